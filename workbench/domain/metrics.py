@@ -94,9 +94,15 @@ def common_source(traces: Sequence[RequestTrace]) -> str:
 
 
 def first_arrival_tokens(trace: RequestTrace, output_tokens: int) -> float:
-    """Tokens that came with the first arrival: the server's per-chunk count, else the arrival's share of the bytes."""
+    """Tokens that came with the first arrival: the server's per-chunk count, else the arrival's share of the bytes.
+
+    Where tokens and output chunks agree (an unseen end token may be counted besides) a chunk is a token; the share of
+    the bytes would be a percent or two off for short replies, words being of unlike lengths.
+    """
     if trace.first_tokens is not None and 0 < trace.first_tokens <= output_tokens:
         return float(trace.first_tokens)
+    if 0 <= output_tokens - sum(trace.arrivals.chunks) <= 1:
+        return float(trace.arrivals.chunks[0])
     total = sum(trace.arrivals.size)
     return output_tokens * trace.arrivals.size[0] / total if total else 1.0
 
