@@ -165,6 +165,14 @@ class Crew:
         crash = ""
 
         def receive(index: int, message: FromWorker) -> None:
+            # A listener that fails must end the cell with its error, not leave it waiting for ever.
+            try:
+                take(index, message)
+            except BaseException as error:
+                if not finished.done():
+                    finished.set_exception(error)
+
+        def take(index: int, message: FromWorker) -> None:
             nonlocal crash
             if isinstance(message, Snapshot):
                 latest[index] = message
