@@ -7,9 +7,8 @@ from collections.abc import Callable
 import msgspec
 
 from workbench.domain.variables import Setting
-from workbench.engines.builtin import BuiltinEngine, start_builtin
+from workbench.engines.builtin import BuiltinEngine, EngineUnavailable, start_builtin
 from workbench.engines.recognise import recognise
-from workbench.engines.builtin import EngineUnavailable
 from workbench.engines.weights import quants
 from workbench.session.bench import Choice
 from workbench.session.endpoint import Endpoint, NoServer

@@ -27,6 +27,7 @@ from workbench.session.bench import Choice, FoundTarget
 from workbench.session.built_in import BuiltInTarget, SimulatedTarget
 from workbench.session.endpoint import NoServer, Target
 from workbench.session.events import Listener, Notice, ServerView
+from workbench.session.fitness import instrument, kept
 from workbench.session.job import Job
 from workbench.session.options import BUILT_IN, SIMULATED, BenchOptions
 from workbench.session.prepare import prompts_for
@@ -60,6 +61,7 @@ class LiveBench:
         self._crew: Crew | None = None
         self._run: SessionRun | None = None
         self._log_folder = tempfile.TemporaryDirectory(prefix="workbench-")
+        self._log = Path(self._log_folder.name) / "worker.log"
         self._secrets: set[str] = set()
         self.environment: dict[str, Any] = {}
 
@@ -232,7 +234,7 @@ class LiveBench:
             await self.connect()
         assert self._set is not None
         if self._crew is None:
-            self._crew = Crew(Path(self._log_folder.name) / "worker.log")
+            self._crew = Crew(self._log)
         endpoint = await self._set.endpoint(plan.baseline)
         starting = asyncio.ensure_future(self._crew.ensure(1))
         prompts = await prompts_for(plan, endpoint.view.context, self._set.count_tokens, restored)
@@ -258,6 +260,7 @@ class LiveBench:
             open_saver=self._saver_opener(),
             judge=judge_record,
             check_cell=_no_checks,
+            instrument=self._instrument,
         )
         self._run = SessionRun(job, services, record, listener)
         try:
@@ -283,6 +286,11 @@ class LiveBench:
         if folder is None:
             return None
         return lambda record: RecordWriter(folder, record, self._secrets)
+
+    async def _instrument(self) -> dict[str, Any]:
+        if not kept():
+            self._notice(Notice("progress", "checking the instrument, once: a few seconds"))
+        return await instrument(self._log)
 
     def stop(self, reason: str = "stopped by the user") -> None:
         if self._run is not None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable
 from hashlib import sha256
 from typing import Any
@@ -12,6 +13,12 @@ from workbench.session.job import PromptUse
 from workbench.session.prompts import build_near_limit, load_prompt
 
 Counter = Callable[[str], Awaitable[int | None]]
+
+MARGIN = 64
+"""Tokens kept free of a near-limit prompt for the chat template and the unique prefix."""
+
+CHARACTERS_A_TOKEN = 3.5
+"""Where nothing can count: an English text's rough measure, on the safe side; the server's own count is shown after."""
 
 
 async def prompts_for(
@@ -40,7 +47,7 @@ async def _prompt(
         if share is not None:
             if context is None:
                 raise BadInput(f"prompt {name} is built to a share of the context, which this server does not tell")
-            text = await build_near_limit(prompt, context, room, count)
+            text = await asyncio.to_thread(build_near_limit, prompt, context, _blocking(count), room + MARGIN)
     tokens = await count(text)
     return PromptUse(
         name=name,
@@ -51,3 +58,18 @@ async def _prompt(
         tokens=tokens,
         token_source="tokenize" if tokens is not None else "",
     )
+
+
+def _blocking(count: Counter) -> Callable[[str], int]:
+    """The counter for a thread; by the length of the text where the server can't count."""
+    loop = asyncio.get_running_loop()
+
+    def blocking(text: str) -> int:
+        counted = asyncio.run_coroutine_threadsafe(_counted(count, text), loop).result()
+        return int(len(text) / CHARACTERS_A_TOKEN) + 1 if counted is None else counted
+
+    return blocking
+
+
+async def _counted(count: Counter, text: str) -> int | None:
+    return await count(text)

@@ -73,7 +73,7 @@ def list_prompts(prompts_dir: Path | None = None) -> list[Prompt]:
     """
     folder = prompts_dir or shipped_prompts_dir()
     prompts = [_from_toml(path, file="") for path in folder.glob(f"*{SUFFIX}")]
-    return sorted(prompts, key=lambda prompt: (prompt.share is not None, prompt.characters, prompt.name))
+    return sorted(prompts, key=lambda prompt: (prompt.share is not None, len(prompt.text.encode()), prompt.name))
 
 
 def load_prompt(name_or_file: str, prompts_dir: Path | None = None) -> Prompt:
@@ -83,12 +83,11 @@ def load_prompt(name_or_file: str, prompts_dir: Path | None = None) -> Prompt:
     shipped prompts. Raises BadInput with one line when there is no such prompt or it can't be used.
     """
     folder = prompts_dir or shipped_prompts_dir()
-    # Path(...).name differs from what was given as soon as there is a folder in it: names never leave the folder.
-    shipped = folder / f"{name_or_file}{SUFFIX}"
-    if Path(name_or_file).name == name_or_file and shipped.is_file():
+    shipped = next((path for path in folder.glob(f"*{SUFFIX}") if path.stem == name_or_file), None)
+    if shipped is not None:
         return _from_toml(shipped, file="")
-    path = Path(name_or_file).expanduser()
-    if not path.exists():
+    path = _existing(name_or_file)
+    if path is None:
         names = ", ".join(sorted(path.stem for path in folder.glob(f"*{SUFFIX}")))
         raise BadInput(
             f"no prompt {one_line(name_or_file, 200)!r}: name a shipped one ({names or 'none found'}) "
@@ -156,6 +155,14 @@ def _entries(seeds: list[str], number: int) -> list[str]:
             a, b = rng.randint(3, 60), rng.randint(100, 999)
             lines.append(seed.replace("{entry}", str(entry)).replace("{a}", str(a)).replace("{b}", str(b)))
     return lines
+
+
+def _existing(name_or_file: str) -> Path | None:
+    try:
+        path = Path(name_or_file).expanduser()
+        return path if path.exists() else None
+    except (OSError, RuntimeError):  # too long for a file name, a folder that may not be entered, no such ~user
+        return None
 
 
 def _read(path: Path) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import secrets
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime
 from time import perf_counter
 from typing import Any, Protocol
@@ -67,6 +67,7 @@ class Services(msgspec.Struct, kw_only=True):
     open_saver: Callable[[Record], Saver] | None
     judge: Callable[[Record], Verdict | None]
     check_cell: Callable[[CellTable, Record], dict[str, str]]
+    instrument: Callable[[], Awaitable[dict[str, Any]]]
 
 
 class SessionRun:
@@ -127,6 +128,8 @@ class SessionRun:
                 raise
             # The server went away between two cells: what was measured stays.
             status, reason = "failed", str(trouble)
+        if status == "complete":
+            await self._check_instrument()
         record.session.status = status
         record.session.reason = reason
         record.session.finished = rfc3339()
@@ -185,6 +188,12 @@ class SessionRun:
         self._tell(CellEnded(cell=cell, figures=figures, table=table))
         if run.trouble:
             raise WorkerTrouble(run.trouble)
+
+    async def _check_instrument(self) -> None:
+        """The client's own figures belong into every record; they are measured after the run, where they disturb none."""
+        self._save()
+        client = self._record.environment.setdefault("client", {})
+        client.update(await self._services.instrument())
 
     async def _endpoint(self, cell: CellPlan) -> tuple[Endpoint, bool]:
         """The cell's server, ready; and whether it is one this session has not used yet (its first request is cold)."""
