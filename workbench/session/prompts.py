@@ -126,6 +126,8 @@ def build_near_limit(prompt: Prompt, context_tokens: int, count: Callable[[str],
             over, over_tokens = entries, tokens
         if over == fits + 1:
             break
+        if fits > target:  # more entries than tokens
+            raise BadInput(f"prompt {prompt.name!r} can't be built: the token count doesn't grow with the text")
         entries = _next_guess(target, fits, fits_tokens, over, over_tokens)
     if fits == 0:
         raise BadInput(
