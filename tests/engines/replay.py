@@ -54,7 +54,7 @@ def wire(engine: str) -> dict[str, Answer]:
     return routes
 
 
-ROUTES = ("tokenize", "wrong_method", "show_q8", "root")
+ROUTES = ("tokenize", "wrong_method", "root")
 
 
 class Replay:

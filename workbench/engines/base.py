@@ -209,8 +209,10 @@ class Engine:
         """Add what only the name and the process can tell; put all the rest under unknown with a way to learn it."""
         if local is not None:
             served, source = facts.get("flags"), facts.source("flags")
-            flags = [*local.flags, *(served if isinstance(served, list) else [])]
-            facts.set("flags", flags, f"{local.source}; {source}" if source else local.source)
+            if isinstance(served, list) and local.flags:
+                facts.set("flags", [*local.flags, *served], f"{local.source}; {source}")
+            elif served is None:
+                facts.set("flags", local.flags, local.source)
         quant = quant_in(model)
         if "quant" not in facts and quant is not None:
             facts.set("quant", quant, FROM_THE_NAME)

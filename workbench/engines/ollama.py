@@ -21,7 +21,7 @@ from workbench.engines.base import (
     text_of,
 )
 from workbench.engines.http import Http, HttpTrouble
-from workbench.engines.process import LocalServer
+from workbench.engines.process import LocalServer, show_options
 
 # A load reads the whole model from disk; its own limit for one that makes no progress is five minutes.
 LOAD_TIMEOUT_S = 600.0
@@ -98,7 +98,7 @@ class Ollama(Engine):
         facts.set("bits", bits_per_weight(facts.get("size"), facts.get("parameters")), "8 x size / parameters")
         self._load_facts(facts, here, tag)
         loaded = [name for item in list_of(table_of(running).get("models")) if (name := text_of(item.get("name")))]
-        if loaded:
+        if isinstance(running, dict):
             facts.set("loaded", loaded, "GET /api/ps")
         if local is not None:
             self._started_with(facts, local, _blob(table_of(shown)))
@@ -153,10 +153,11 @@ class Ollama(Engine):
 
     def _started_with(self, facts: Facts, local: LocalServer, blob: str) -> None:
         """What its process tells: the model's llama-server child when it is loaded, else the server's own settings."""
-        settings = [f"{name}={value}" for name, value in local.settings.items()]
-        if settings:
-            facts.set("flags", settings, "its environment")
         child = next((child for child in local.children if blob and child.get("model") == blob), None)
+        settings = [f"{name}={value}" for name, value in local.settings.items()]
+        options = {name: value for name, value in (child or {}).items() if name not in ("model", "port")}
+        if settings or options:
+            facts.set("flags", [*settings, *show_options(options)], "its environment, its llama-server's command line")
         if child is None:
             if "context" not in facts and local.settings.get("OLLAMA_CONTEXT_LENGTH", "").isdecimal():
                 facts.set("context", int(local.settings["OLLAMA_CONTEXT_LENGTH"]), "its OLLAMA_CONTEXT_LENGTH")

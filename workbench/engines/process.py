@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import ipaddress
+import os
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
@@ -139,17 +140,20 @@ def _marked(pid: int, marks: tuple[str, ...]) -> psutil.Process | None:
     try:
         process: psutil.Process | None = psutil.Process(pid)
         for _ in range(4):
-            if process is None or process.pid <= 1:
+            if process is None or process.pid in (1, os.getpid()):
                 return None
-            # Only the program's own words: a mark in a path further on would be chance.
-            if any(
-                mark in word.replace("\\", "/").rpartition("/")[2] for word in process.cmdline()[:4] for mark in marks
-            ):
+            if any(_names(word, mark) for word in process.cmdline()[:4] for mark in marks):
                 return process
             process = process.parent()
     except psutil.Error:
         return None
     return None
+
+
+def _names(word: str, mark: str) -> bool:
+    """Is this word of a command line the program or Python module `mark` (`/usr/bin/vllm`, `vllm.entrypoints.api`)?"""
+    program = word.replace("\\", "/").rpartition("/")[2]
+    return program == mark or (program.startswith(f"{mark}.") and not program.endswith(".py"))
 
 
 def _read(process: psutil.Process, settings: tuple[str, ...]) -> LocalServer | None:
