@@ -24,10 +24,8 @@ from workbench.simulator.process import spawn
 COMMAND = [sys.executable, "-m", "workbench.simulator"]
 
 
-def start(*options: str, stdin: int | None = subprocess.DEVNULL) -> subprocess.Popen[str]:
-    return subprocess.Popen(
-        [*COMMAND, *options], stdin=stdin, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
-    )
+def start(*options: str, stdin: int = subprocess.DEVNULL, stdout: int = subprocess.PIPE) -> subprocess.Popen[str]:
+    return subprocess.Popen([*COMMAND, *options], stdin=stdin, stdout=stdout, stderr=subprocess.PIPE, text=True)
 
 
 def first_line(process: subprocess.Popen[str]) -> str:
@@ -159,6 +157,33 @@ def test_a_port_in_use_is_one_line_and_2() -> None:
         assert f"127.0.0.1:{port}" in done.stderr
         with pytest.raises(RuntimeError, match=f"127.0.0.1:{port}"), spawn(SimOptions(port=port)):
             pass
+
+
+def test_a_host_that_is_none_is_one_line_and_2() -> None:
+    for host in ("256.0.0.1", "a" * 300):
+        done = subprocess.run([*COMMAND, "--host", host], capture_output=True, text=True, timeout=30)
+        assert (done.returncode, done.stdout, done.stderr.count("\n")) == (2, "", 1)
+        assert host in done.stderr
+
+
+async def test_it_serves_on_when_nobody_reads_its_address() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    read, write = os.pipe()
+    os.close(read)
+    process = start("--port", str(port), stdout=write)
+    os.close(write)
+    url = f"http://127.0.0.1:{port}/v1"
+    while True:
+        try:
+            reply = await say(url, max_tokens=1)
+            break
+        except ConnectionRefusedError:
+            assert process.poll() is None
+    assert reply.status == 200
+    process.terminate()
+    _, errors = await asyncio.to_thread(process.communicate, timeout=20)
+    assert (process.returncode, errors) == (0, "")
 
 
 def test_a_bad_option_is_2_and_named() -> None:

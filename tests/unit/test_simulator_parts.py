@@ -162,6 +162,7 @@ def test_options_survive_the_command_line() -> None:
 @pytest.mark.parametrize(
     ("field", "value"),
     [
+        ("host", ""),
         ("port", 65_536),
         ("ttft_ms", -1.0),
         ("itl_ms", float("nan")),
@@ -173,6 +174,6 @@ def test_options_survive_the_command_line() -> None:
         ("natural_tokens", -1),
     ],
 )
-def test_values_out_of_range_are_refused_by_name(field: str, value: float) -> None:
+def test_values_out_of_range_are_refused_by_name(field: str, value: float | str) -> None:
     with pytest.raises(BadInput, match="--" + field.replace("_", "-")):
         SimOptions(**{field: value})  # type: ignore[arg-type]

@@ -35,6 +35,8 @@ class SimOptions(msgspec.Struct, frozen=True, kw_only=True):
     until_stdin_closes: bool = False
 
     def __post_init__(self) -> None:
+        if not self.host:
+            raise BadInput("--host: is empty; give an address, such as 127.0.0.1")
         _within("--port", self.port, 0, 65_535)
         _within("--ttft-ms", self.ttft_ms, 0, MOST_MS)
         _within("--itl-ms", self.itl_ms, 0, MOST_MS)

@@ -55,13 +55,6 @@ def run(options: SimOptions) -> int:
     try:
         with asyncio.Runner(loop_factory=precise_event_loop) as runner:
             return runner.run(_serve_until_told(options))
-    except OSError as error:
-        where = f"{options.host}:{options.port}"
-        print(
-            f"workbench sim: can't listen on {where}: {error.strerror or error}; choose another --port, or 0 for a free one",
-            file=sys.stderr,
-        )
-        return 2
     except KeyboardInterrupt:
         return 130
 
@@ -77,10 +70,16 @@ async def _serve_until_told(options: SimOptions) -> int:
     loop.add_signal_handler(signal.SIGTERM, tell, 0)
     loop.add_signal_handler(signal.SIGINT, tell, 130)
     _allow_many_connections()
-    serving = await serve(options)
+    try:
+        serving = await serve(options)
+    except (OSError, UnicodeError) as error:
+        where = f"{options.host}:{options.port}"
+        why = getattr(error, "strerror", None) or error
+        print(f"workbench sim: can't listen on {where}: {why}; give another --host or --port (0: any)", file=sys.stderr)
+        return 2
     if options.until_stdin_closes:
         _watch_stdin(loop, tell)
-    print(serving.base_url, flush=True)
+    _say(serving.base_url)
     # What start-up made stays: the collector needn't walk it again while chunks fall due.
     gc.collect()
     gc.freeze()
@@ -88,6 +87,15 @@ async def _serve_until_told(options: SimOptions) -> int:
         return await told
     finally:
         await serving.close()
+
+
+def _say(line: str) -> None:
+    """Print one line; when nobody reads stdout any more, serve on all the same."""
+    try:
+        print(line, flush=True)
+    except BrokenPipeError:
+        # The line is still in the buffer: without this the interpreter would fail on it again as it ends.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _watch_stdin(loop: asyncio.AbstractEventLoop, tell: Callable[[int], None]) -> None:
