@@ -7,8 +7,8 @@ import time
 from typing import Any
 
 import pytest
-from simulator_client import Wire, ask, chat, counters, request, say, simulator
 
+from tests.end_to_end.simulator_client import Wire, ask, chat, counters, request, say, simulator
 from workbench import __version__
 from workbench.simulator.connection import BODY_LIMIT, HEAD_LIMIT, PIPELINE_LIMIT
 from workbench.simulator.options import MAX_MODEL_LEN

@@ -16,8 +16,8 @@ from itertools import pairwise
 import msgspec
 import pytest
 from openai import AsyncOpenAI
-from simulator_client import Wire, chat, say, simulator
 
+from tests.end_to_end.simulator_client import Wire, chat, say, simulator
 from workbench.simulator.options import SimOptions
 from workbench.simulator.process import spawn
 
