@@ -9,6 +9,7 @@ import asyncio
 import contextlib
 import json
 import re
+import ssl
 from collections.abc import AsyncIterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -96,10 +97,12 @@ class Replay:
 
 
 @contextlib.asynccontextmanager
-async def replaying(routes: Mapping[str, Answer], missing: bytes = b"") -> AsyncIterator[Replay]:
+async def replaying(
+    routes: Mapping[str, Answer], missing: bytes = b"", tls: ssl.SSLContext | None = None
+) -> AsyncIterator[Replay]:
     """Serve the routes on a free loopback port; anything else is answered with `missing`, a plain 404 unless given."""
     replay = Replay(routes, missing or response(b'{"detail":"Not Found"}', 404, "application/json"))
-    server = await asyncio.start_server(replay.serve, "127.0.0.1", 0)
+    server = await asyncio.start_server(replay.serve, "127.0.0.1", 0, ssl=tls)
     replay.port = server.sockets[0].getsockname()[1]
     try:
         yield replay

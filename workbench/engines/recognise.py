@@ -130,8 +130,8 @@ async def _other_sentence(http: Http, probe: Probe, first: Reply) -> str:
         return f"{http.address.place} redirects to {where}: give that address instead"
     front = await probe.get("/")
     server = one_line((front if isinstance(front, Reply) else first).headers.get("server", ""), 40)
-    who = f", but {server!r}" if server else ""
-    return f"{http.address.place} answers, but isn't an LLM server{who} (HTTP {first.status} at /v1/models)"
+    who = f"{server!r}, " if server else ""
+    return f"{http.address.place} answers, but isn't an LLM server: {who}HTTP {first.status} at /v1/models"
 
 
 def _shown(location: str) -> str:
