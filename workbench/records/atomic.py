@@ -38,13 +38,14 @@ def saving(path: Path) -> Iterator[None]:
 
 
 def ready_folder(folder: Path) -> None:
-    """Make the folder and try that a file can be written into it, so that a long run does not find out at its end.
+    """Try that a file can be written into the folder, or into what it will be made in: a long run should not find out at
+    its end. Nothing stays behind.
 
     Raises SaveTrouble.
     """
     with saving(folder):
-        folder.mkdir(parents=True, exist_ok=True)
-        with _temporary(folder / "trial", b"\n"):
+        there = next(place for place in (folder.absolute(), *folder.absolute().parents) if place.exists())
+        with _temporary(there / "trial", b"\n"):
             pass
 
 

@@ -1,0 +1,85 @@
+"""The command line's outermost layer: every trouble becomes one line on stderr and an exit status, never a traceback."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable
+from contextlib import suppress
+
+from workbench.cli.status import BAD_INPUT, INTERRUPTED, NOT_MEASURED
+from workbench.domain.text import one_line
+from workbench.domain.variables import BadInput
+
+
+def safely(work: Callable[[], int]) -> int:
+    """Do the work and turn what goes wrong into one line and a status. An unforeseen error leaves a traceback in a file."""
+    for stream in (sys.stdout, sys.stderr):
+        # A terminal that can't show a character gets a substitute, not an error.
+        with suppress(AttributeError, ValueError):
+            stream.reconfigure(errors="replace")  # type: ignore[union-attr]
+    try:
+        status = work()
+        sys.stdout.flush()
+    except BrokenPipeError:
+        _mute(sys.stdout)
+        return 0
+    except KeyboardInterrupt:
+        complain("interrupted")
+        return INTERRUPTED
+    except Exception as error:
+        return _trouble(error)
+    return status
+
+
+def _trouble(error: Exception) -> int:
+    from workbench.records.atomic import SaveTrouble
+    from workbench.session.endpoint import NoServer
+
+    if isinstance(error, (BadInput, SaveTrouble)):
+        complain(str(error))
+        return BAD_INPUT
+    if isinstance(error, NoServer):
+        complain(str(error))
+        return NOT_MEASURED
+    complain(f"a fault of Workbench's own: {type(error).__name__}: {error}; its traceback: {_keep_traceback(error)}")
+    return NOT_MEASURED
+
+
+def _keep_traceback(error: Exception) -> str:
+    """Write the traceback to a file of its own; its path."""
+    import tempfile
+    import traceback
+
+    from workbench.records.redact import redact_text
+
+    text = redact_text("".join(traceback.format_exception(error)))
+    try:
+        handle, path = tempfile.mkstemp(prefix="workbench-fault-", suffix=".txt")
+        with os.fdopen(handle, "w", encoding="utf-8", errors="replace") as file:
+            file.write(text)
+    except OSError:
+        return "could not be kept"
+    return path
+
+
+def complain(text: str) -> None:
+    """One line on stderr."""
+    with suppress(OSError, ValueError):
+        print(f"workbench: {one_line(text)}", file=sys.stderr, flush=True)
+
+
+def say(text: str = "") -> None:
+    """A line of the result on stdout. A reader that has gone away (`| head`) ends the printing, not the program."""
+    try:
+        print(text)
+    except BrokenPipeError:
+        _mute(sys.stdout)
+
+
+def _mute(stream: object) -> None:
+    """Send what a closed pipe can't take to nowhere, so that the interpreter's last flush is quiet too."""
+    with suppress(OSError, ValueError, AttributeError):
+        nowhere = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(nowhere, stream.fileno())  # type: ignore[attr-defined]
+        os.close(nowhere)
