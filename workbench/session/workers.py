@@ -77,6 +77,10 @@ class WorkerProcess:
         worker._reading = asyncio.create_task(worker._read())
         return worker
 
+    @property
+    def pid(self) -> int:
+        return self._process.pid
+
     def send(self, message: ToWorker) -> None:
         assert self._process.stdin is not None
         if not self._process.stdin.is_closing():
@@ -128,6 +132,11 @@ class Crew:
         self._log = log
         self._workers: list[WorkerProcess] = []
         self._connect: Connect | None = None
+
+    @property
+    def pids(self) -> list[int]:
+        """The workers' process ids."""
+        return [worker.pid for worker in self._workers]
 
     async def ensure(self, count: int) -> None:
         """Have `count` workers. Raises WorkerTrouble."""
