@@ -11,7 +11,7 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).parent.parent / "nvml_standin"))
 
-import scenes  # noqa: E402
+import scenes
 
 pytestmark = [
     pytest.mark.skipif(scenes.compiler() is None, reason="no C compiler: the libnvidia-ml stand-in can't be built"),
@@ -140,7 +140,9 @@ def test_each_sampled_field_fails_alone(stage: Stage, code: int) -> None:
     scenario = f"- count {len(SAMPLED) + 1}\n{scenes.RTX}"
     for index, key in enumerate(SAMPLED, 1):
         lines = [line for line in scenes.RTX.splitlines() if line]
-        scenario += "".join(f"{index}{line[1:]}\n" for line in lines if line.split()[1] != key) + f"{index} {key} !{code}\n"
+        scenario += (
+            "".join(f"{index}{line[1:]}\n" for line in lines if line.split()[1] != key) + f"{index} {key} !{code}\n"
+        )
     whole, *partial = stage(scenario, READ, 1)["samples"][0]
     for sample, (key, fields) in zip(partial, SAMPLED.items(), strict=True):
         for name, value in whole.items():
@@ -210,7 +212,12 @@ def test_memory_that_is_not_told_stays_absent(stage: Stage) -> None:
 
 @pytest.mark.parametrize(
     ("code", "words"),
-    [(9, "kernel driver is not loaded"), (18, "different versions"), (4, "may not be used by this user"), (999, "start")],
+    [
+        (9, "kernel driver is not loaded"),
+        (18, "different versions"),
+        (4, "may not be used by this user"),
+        (999, "start"),
+    ],
 )
 def test_a_library_that_does_not_start_says_why(stage: Stage, code: int, words: str) -> None:
     seen = stage(f"- init !{code}\n", READ, 1)
@@ -289,7 +296,8 @@ def test_neighbours_are_named_and_the_servers_processes_are_not(stage: Stage, tm
     scenario = (
         "- count 1\n"
         + scenes.RTX
-        + f"0 compute 100 {12 * scenes.GIB}\n0 compute 200 {5 * scenes.GIB}\n0 graphics 300 na\n0 graphics 100 {scenes.GIB}\n"
+        + f"0 compute 100 {12 * scenes.GIB}\n0 compute 200 {5 * scenes.GIB}\n"
+        + f"0 graphics 300 na\n0 graphics 100 {scenes.GIB}\n"
     )
     found = {process["pid"]: process for process in stage(scenario, READ, 1, tree)["samples"][0][0]["processes"]}
     assert found[200]["name"] == "python3"

@@ -111,7 +111,19 @@ def build(folder: Path, *options: str) -> Path:
     library = folder / "libnvidia-ml.so.1"
     found = compiler()
     assert found is not None
-    command = [found, "-shared", "-fPIC", "-Wall", "-Wextra", "-Werror", "-O1", *options, "-o", str(library), str(SOURCE)]
+    command = [
+        found,
+        "-shared",
+        "-fPIC",
+        "-Wall",
+        "-Wextra",
+        "-Werror",
+        "-O1",
+        *options,
+        "-o",
+        str(library),
+        str(SOURCE),
+    ]
     subprocess.run(command, check=True, capture_output=True, timeout=60)
     return library
 
@@ -125,7 +137,12 @@ def run(library: Path, scenario: Path, code: str, *arguments: str, python_path: 
         "PYTHONPATH": os.pathsep.join(filter(None, [python_path, str(HERE.parent.parent)])),
     }
     done = subprocess.run(
-        [sys.executable, "-c", code, *arguments], env=environment, capture_output=True, text=True, timeout=60, check=False
+        [sys.executable, "-c", code, *arguments],
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
     )
     assert done.returncode == 0, done.stderr
     assert done.stderr == "", "nothing may be written beside the screen"

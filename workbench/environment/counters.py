@@ -57,8 +57,14 @@ def _cpu(files: Files) -> tuple[float | None, float | None, float | None]:
 
 
 def _vmstat(files: Files) -> dict[str, int]:
-    text = files.text("/proc/vmstat") or ""
-    return {name: int(value) for name, value in re.findall(r"^(pswpin|pswpout|pgmajfault) (\d+)$", text, re.MULTILINE)}
+    text = "\n" + (files.text("/proc/vmstat") or "")
+    found = {}
+    for name in ("pswpin", "pswpout", "pgmajfault"):
+        start = text.find(f"\n{name} ")
+        value = text[start + len(name) + 2 :].partition("\n")[0] if start >= 0 else ""
+        if value.isdecimal():
+            found[name] = int(value)
+    return found
 
 
 def _retransmits(files: Files) -> int | None:

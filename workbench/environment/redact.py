@@ -89,7 +89,13 @@ def redact_command(arguments: Sequence[str], users: Iterable[str] = ()) -> str:
                 kept.append(f"{assignment.group(1)}={GONE}")
             else:
                 kept.append(redact_text(argument, users))
-    return shlex.join(kept).replace(f"'{GONE}'", GONE)
+    return " ".join(map(_quoted, kept))
+
+
+def _quoted(argument: str) -> str:
+    """Quoted for a shell where the text itself needs it: our own `<redacted>` and `~` do not."""
+    own = argument.replace(GONE, "x").replace("~", "x")
+    return argument if argument and shlex.quote(own) == own else shlex.quote(argument)
 
 
 def redact_text(text: str, users: Iterable[str] = ()) -> str:

@@ -12,6 +12,16 @@ from workbench.domain.facts import Facts
 MIB = 1 << 20
 UNKNOWN_NAME = "?"
 
+# nvml.h, nvmlClocksEventReasons: bits that mean the clocks were lowered against the load's wish. Idle and user-set clocks
+# (bits 0x1, 0x2, 0x10, 0x100) are not among them.
+THROTTLE = {
+    0x4: "power cap",
+    0x8: "hardware slowdown",
+    0x20: "thermal slowdown (software)",
+    0x40: "thermal slowdown (hardware)",
+    0x80: "power brake",
+}
+
 
 class GpuProcess(msgspec.Struct, frozen=True):
     """A process on a GPU. `memory_mib` is None where the driver does not tell it (WSL). `foreign`: the pid is of another

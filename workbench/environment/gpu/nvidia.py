@@ -10,21 +10,11 @@ from typing import Any
 from workbench.domain.facts import Facts
 from workbench.domain.text import one_line
 from workbench.environment.files import HERE, Files
-from workbench.environment.gpu.base import MIB, UNKNOWN_NAME, GpuDevice, GpuProcess, GpuSample
+from workbench.environment.gpu.base import MIB, THROTTLE, UNKNOWN_NAME, GpuDevice, GpuProcess, GpuSample
 from workbench.environment.gpu.nvidia_facts import device_facts, is_unified, memory_info, version_facts
 from workbench.environment.gpu.nvidia_library import DeviceLost, open_nvml
 from workbench.environment.processes import process_name
 from workbench.environment.system_memory import system_memory
-
-# nvml.h, nvmlClocksEventReasons: bits that mean the clocks were lowered against the load's wish. Idle and user-set clocks
-# (bits 0x1, 0x2, 0x10, 0x100) are not among them.
-THROTTLE = {
-    0x4: "power cap",
-    0x8: "hardware slowdown",
-    0x20: "thermal slowdown (software)",
-    0x40: "thermal slowdown (hardware)",
-    0x80: "power brake",
-}
 
 INIT_PID_NAMESPACE = "pid:[4026531836]"
 """The kernel's fixed inode number of the first pid namespace (PROC_PID_INIT_INO)."""
