@@ -14,7 +14,7 @@ from workbench.domain.plan import CellPlan, Plan
 from workbench.domain.variables import Setting
 from workbench.measure.protocol import Connect, PromptText, RunCell, Snapshot
 from workbench.session.endpoint import Endpoint, NoServer, Target
-from workbench.session.job import PromptUse
+from workbench.session.job import Job
 from workbench.session.workers import CellRun, Crew
 
 DRAIN_S = 30.0
@@ -35,11 +35,12 @@ class Warmup(msgspec.Struct, kw_only=True):
 class CellRunner:
     """Runs cells for one session; remembers what its servers refused (outside the sample, once)."""
 
-    def __init__(self, plan: Plan, crew: Crew, target: Target, prompts: dict[str, PromptUse]) -> None:
+    def __init__(self, plan: Plan, crew: Crew, target: Target, job: Job) -> None:
         self._plan = plan
         self._crew = crew
         self._target = target
-        self._prompts = prompts
+        self._prompts = job.prompts
+        self._tokenizer = job.tokenizer
         self._no_usage: set[str] = set()
         self._completion_tokens: set[str] = set()
         self._template: dict[str, int] = {}
@@ -208,15 +209,22 @@ class CellRunner:
         return figures
 
     async def _recount(self, traces: list[RequestTrace]) -> None:
-        """Count the joined output once by the server's own tokenizer where a count is missing (off the worker)."""
+        """Count each joined output once where a server's count is missing, off the worker: by the server's own
+        tokenizer, else by the file that was given."""
         ok = [trace for trace in traces if trace.outcome == "ok" and trace.visible]
         if all(trace.usage.completion for trace in ok):
             return
         for trace in ok:
-            count = await self._target.count_tokens(trace.reasoning + trace.content + trace.tool_calls)
+            text = trace.reasoning + trace.content + trace.tool_calls
+            count = await self._target.count_tokens(text)
+            trace.counted_by = "tokenize"
+            if count is None and self._tokenizer is not None:
+                count = self._tokenizer.count(text)
+                trace.counted_by = "tokenizer"
             if count is None:
+                trace.counted_by = ""
                 return
-            trace.counted, trace.counted_by = count, "tokenize"
+            trace.counted = count
 
     async def _template_tokens(self, endpoint: Endpoint, setting: Setting) -> int:
         """Tokens of the chat template alone: the prompt_tokens of an empty message, asked once a server."""

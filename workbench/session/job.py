@@ -1,12 +1,11 @@
-"""What a session is told to do, beyond its plan: where to save, what to call it, what the user declares."""
+"""What a session is told to do, beyond its plan: the prompts' texts, how to count, what more to keep."""
 
 from __future__ import annotations
-
-from pathlib import Path
 
 import msgspec
 
 from workbench.domain.plan import Plan
+from workbench.session.tokenizer_file import FileTokenizer
 
 
 class PromptUse(msgspec.Struct, frozen=True, kw_only=True):
@@ -29,13 +28,7 @@ class Job(msgspec.Struct, kw_only=True):
     """One session to run."""
 
     plan: Plan
-    sessions: Path | None
     requests_of: dict[str, int] = {}
     prompts: dict[str, PromptUse] = {}
-    name: str = ""
-    notes: str = ""
-    command: str = ""
-    declared: dict[str, str] = {}
-    tokenizer: Path | None = None
+    tokenizer: FileTokenizer | None = None
     events: bool = False
-    secrets: tuple[str, ...] = ()

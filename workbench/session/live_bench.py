@@ -35,6 +35,7 @@ from workbench.session.runner import Saver, Services, SessionRun, rfc3339
 from workbench.session.server_target import ServerTarget
 from workbench.session.settings import Settings, TargetSettings, load_settings, read_key
 from workbench.session.target_set import Opener, TargetSet
+from workbench.session.tokenizer_file import FileTokenizer
 from workbench.session.watch import Watch
 from workbench.session.workers import Crew
 
@@ -63,6 +64,7 @@ class LiveBench:
         self._log_folder = tempfile.TemporaryDirectory(prefix="workbench-")
         self._log = Path(self._log_folder.name) / "worker.log"
         self._secrets: set[str] = set()
+        self._tokenizer = None if options.tokenizer is None else FileTokenizer(options.tokenizer)
         self.environment: dict[str, Any] = {}
 
     async def targets(self) -> list[FoundTarget]:
@@ -237,7 +239,7 @@ class LiveBench:
             self._crew = Crew(self._log)
         endpoint = await self._set.endpoint(plan.baseline)
         starting = asyncio.ensure_future(self._crew.ensure(1))
-        prompts = await prompts_for(plan, endpoint.view.context, self._set.count_tokens, restored)
+        prompts = await prompts_for(plan, endpoint.view.context, self._count, restored)
         snapshot = await asyncio.to_thread(take, endpoint.base_url, endpoint.pid)
         await starting
         watch = Watch(snapshot.gpus if snapshot.describes_server else None, endpoint.pid)
@@ -248,9 +250,9 @@ class LiveBench:
             record.plan["requests_of"] = dict(requests_of)
         job = Job(
             plan=plan,
-            sessions=self.options.sessions,
             requests_of=requests_of or {},
             prompts=prompts,
+            tokenizer=self._tokenizer,
             events=self.options.events,
         )
         services = Services(
@@ -286,6 +288,14 @@ class LiveBench:
         if folder is None:
             return None
         return lambda record: RecordWriter(folder, record, self._secrets)
+
+    async def _count(self, text: str) -> tuple[int | None, str]:
+        """Tokens of a text and by what: the server, else the tokenizer file, else not at all."""
+        assert self._set is not None
+        counted = await self._set.count_tokens(text)
+        if counted is None and self._tokenizer is not None:
+            return self._tokenizer.count(text), "tokenizer"
+        return counted, "" if counted is None else "tokenize"
 
     async def _instrument(self) -> dict[str, Any]:
         if not kept():

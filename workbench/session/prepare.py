@@ -12,12 +12,13 @@ from workbench.domain.variables import BadInput
 from workbench.session.job import PromptUse
 from workbench.session.prompts import build_near_limit, load_prompt
 
-Counter = Callable[[str], Awaitable[int | None]]
+Counter = Callable[[str], Awaitable[tuple[int | None, str]]]
+"""Tokens of a text and what counted them; (None, "") where nothing can."""
 
 MARGIN = 64
 """Tokens kept free of a near-limit prompt for the chat template and the unique prefix."""
 
-CHARACTERS_A_TOKEN = 3.5
+CHARACTERS_A_TOKEN = 3.0
 """Where nothing can count: an English text's rough measure, on the safe side; the server's own count is shown after."""
 
 
@@ -48,7 +49,7 @@ async def _prompt(
             if context is None:
                 raise BadInput(f"prompt {name} is built to a share of the context, which this server does not tell")
             text = await asyncio.to_thread(build_near_limit, prompt, context, _blocking(count), room + MARGIN)
-    tokens = await count(text)
+    tokens, source = await count(text)
     return PromptUse(
         name=name,
         text=text,
@@ -56,7 +57,7 @@ async def _prompt(
         file=file,
         share=share,
         tokens=tokens,
-        token_source="tokenize" if tokens is not None else "",
+        token_source=source,
     )
 
 
@@ -65,11 +66,11 @@ def _blocking(count: Counter) -> Callable[[str], int]:
     loop = asyncio.get_running_loop()
 
     def blocking(text: str) -> int:
-        counted = asyncio.run_coroutine_threadsafe(_counted(count, text), loop).result()
+        counted, _ = asyncio.run_coroutine_threadsafe(_counted(count, text), loop).result()
         return int(len(text) / CHARACTERS_A_TOKEN) + 1 if counted is None else counted
 
     return blocking
 
 
-async def _counted(count: Counter, text: str) -> int | None:
+async def _counted(count: Counter, text: str) -> tuple[int | None, str]:
     return await count(text)

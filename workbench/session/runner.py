@@ -81,7 +81,7 @@ class SessionRun:
         self._tell = listener
         self._cells = cells(job.plan, job.requests_of)
         self._estimate = Estimate(job.plan, self._cells)
-        self._runner = CellRunner(job.plan, services.crew, services.target, job.prompts)
+        self._runner = CellRunner(job.plan, services.crew, services.target, job)
         self._saver: Saver | None = None
         self._stop_reason = ""
         self._started = 0.0
