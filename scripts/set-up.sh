@@ -48,7 +48,7 @@ make_venv() {
 # install ARGUMENT...: what `pip install` takes.
 install() {
     if [ -x "$venv/bin/uv" ]; then
-        "$venv/bin/uv" pip install --quiet --python "$python" "$@" && return
+        "$venv/bin/uv" pip install --quiet --compile-bytecode --python "$python" "$@" && return
         say "uv could not install: trying pip ..."
     fi
     "$python" -m pip install --quiet --disable-pip-version-check "$@"
@@ -59,6 +59,8 @@ if ! is_done run; then
     say "Installing what the workbench needs ..."
     install --require-hashes --only-binary :all: -r lock/run.txt
     install --no-deps --no-build-isolation --editable .
+    # A start must not wait for the compiler, also where Python is told to write no bytecode by itself.
+    "$python" -m compileall -q workbench
     mark_done run
 fi
 if [ "$want" = dev ] && ! is_done dev; then
