@@ -11,6 +11,8 @@ from typing import NoReturn
 from workbench.cli.status import BAD_INPUT, DONE
 
 VERBS = {
+    "tui": "the screen: flip one variable, watch it, know what changed (also `workbench` alone)",
+    "demo": "the screen on the built-in engine, measuring at once (--simulated: on the simulator)",
     "run": "measure one setting, a ladder or a sweep; print a table, save a session",
     "ab": "interleaved A/B of one variable, with a verdict",
     "show": "one session as a table and plots; without a name, the list of sessions",
@@ -19,6 +21,7 @@ VERBS = {
     "doctor": "what is known of this machine, and what is missing",
     "calibrate": "check the instrument against a server of known timing",
     "sim": "a simulated server of known timing",
+    "engine": "the built-in engine as a server",
 }
 """Every verb with what it does. Each is one module, `workbench.cli.VERB`, with `add_arguments` and `execute`."""
 
@@ -34,7 +37,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return DONE
     if words[:1] == ["help"] and words[1:]:
         words = [words[1], "--help"]
-    if not words or words[0] in ("--help", "-h", "help"):
+    if not words:
+        words = ["tui"]
+    if words[0] in ("--help", "-h", "help"):
         print(usage(), end="")
         return DONE
     verb = words.pop(0)

@@ -95,7 +95,9 @@ class LiveBench:
 
         Raises NoServer (SeveralServers when a choice is needed) or BadInput.
         """
-        openers = self._openers()
+        if self._set is not None:
+            await self._set.close()
+        openers = self._openers(name)
         chosen = name or await self._choose(openers)
         first = await (openers[chosen] if chosen in openers else self._by_address(chosen))()
         # A server known only by its address goes by its engine's name from here on.
@@ -108,7 +110,7 @@ class LiveBench:
             raise NoServer(f"--engine {wanted.engine}: {endpoint.base_url} is {endpoint.view.engine or 'not known'}")
         return endpoint.view
 
-    def _openers(self) -> dict[str, Opener]:
+    def _openers(self, wanted: str) -> dict[str, Opener]:
         openers: dict[str, Opener] = {
             name: self._by_settings(name, item) for name, item in self.settings.targets.items()
         }
@@ -117,7 +119,7 @@ class LiveBench:
                 openers[item.engine] = self._by_address(item.base_url)
         if available() is None:
             openers[BUILT_IN] = self._built_in
-        if self.options.target == SIMULATED:
+        if SIMULATED in (wanted, self.options.target):
             openers[SIMULATED] = self._simulated
         return openers
 
