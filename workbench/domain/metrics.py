@@ -84,11 +84,13 @@ def counts_of(trace: RequestTrace) -> dict[str, int]:
 def common_source(traces: Sequence[RequestTrace]) -> str:
     """The best source that every ok request of a cell offers; "" when there is none in common.
 
-    Counts from unlike sources are not the same thing and are never mixed in one cell.
+    Counts from unlike sources are not the same thing and are never mixed in one cell. An empty reply has nothing to
+    count and no say.
     """
     ok = [trace for trace in traces if trace.outcome == "ok"]
+    counted = [trace for trace in ok if trace.visible] or ok
     for source in SOURCES:
-        if ok and all(source in counts_of(trace) for trace in ok):
+        if counted and all(source in counts_of(trace) for trace in counted):
             return source
     return ""
 
