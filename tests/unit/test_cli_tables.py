@@ -11,13 +11,13 @@ from hypothesis import strategies as st
 from made_records import made_cell, made_record, made_trace
 
 from workbench.cli.layout import Column, cell_width, cut, figures, pad, table, wrap
-from workbench.cli.notes import cell_notes, gathered
+from workbench.cli.notes import Note, cell_notes, gathered
 from workbench.cli.plots import plots
 from workbench.cli.show import show_lines
 from workbench.cli.summary import error_lines
 from workbench.cli.tables import cells_table, verdict_lines
 from workbench.domain.cell import cell_figures
-from workbench.domain.record import KindVerdict, Record, Verdict, cell_table
+from workbench.domain.record import CellTable, KindVerdict, Record, Verdict, cell_table
 from workbench.domain.variables import Setting, assignment
 
 HOSTILE = "\x1b]52;c;aGk=\x07\x9b2J[/x]\u202e\r\n"
@@ -58,7 +58,15 @@ def test_wrapped_lines_lose_no_word(text: str, width: int) -> None:
     lines = wrap(text, width, indent="  ", first="* ")
     words = " ".join(line[2:] for line in lines).split()
     assert "".join(words) == "".join(wrap(text, 10**9)[0].split())
-    assert all(cell_width(line) <= width or " " not in line[2:] for line in lines)
+    for line in lines:
+        assert cell_width(line) <= width or any(cell_width(word) > width - 2 for word in line.split(" "))
+
+
+def test_a_path_too_long_for_a_line_is_not_torn_from_its_word() -> None:
+    assert wrap("saved: /a/very/long/path.toml and more", 20, indent="  ", first="") == [
+        "saved: /a/very/long/path.toml",
+        "  and more",
+    ]
 
 
 def test_numbers_of_a_column_share_their_decimals() -> None:
@@ -165,7 +173,11 @@ def test_no_cell_at_all_is_said() -> None:
 
 
 def notes(setting: Setting | None = None, limits: dict[str, float] | None = None, **cell: object) -> str:
-    return "\n".join(cell_notes(made_cell(1, setting or Setting(max_tokens=8), **cell), limits or {}))  # type: ignore[arg-type]
+    return lines_of(made_cell(1, setting or Setting(max_tokens=8), **cell), limits)  # type: ignore[arg-type]
+
+
+def lines_of(cell: CellTable, limits: dict[str, float] | None = None) -> str:
+    return "\n".join(gathered([cell], [""], lambda cell: cell_notes(cell, limits or {})))
 
 
 def test_a_sound_cell_needs_no_note() -> None:
@@ -185,9 +197,9 @@ def test_failures_come_first_with_their_classes() -> None:
 def test_the_client_is_named_when_it_was_the_limit() -> None:
     cell = made_cell(1, Setting(max_tokens=8))
     cell.client |= {"limited": "ttft", "lag_p99_ms": 12.34}
-    assert cell_notes(cell, {})[0].startswith("client-limited (loop lag p99 12.3 ms): TTFT is not to be judged")
+    assert "(loop lag p99 12.3 ms): client-limited: TTFT is not to be judged" in lines_of(cell)
     cell.client |= {"limited": "all", "cpu_share": 0.93}
-    assert cell_notes(cell, {})[0].startswith("client-limited (93% of a core): nothing here")
+    assert "(93% of a core): client-limited: nothing here" in lines_of(cell)
 
 
 def test_too_few_in_flight_are_told() -> None:
@@ -203,17 +215,17 @@ def test_estimated_tokens_are_always_marked() -> None:
     figures_ = cell_figures(traces)
     cell = cell_table(figures_, traces, index=1, round_=1, arm="A", variables=assignment(Setting(max_tokens=8)))
     assert cell.token_source == "chunks"
-    assert "tokens estimated from chunks" in "\n".join(cell_notes(cell, {}))
+    assert "tokens estimated from chunks" in lines_of(cell)
 
 
 def test_lengths_that_differ_from_what_was_asked_are_told() -> None:
-    assert "replies of 8 tokens (median), max_tokens 512" in notes(Setting(max_tokens=512))
-    assert "8 output tokens counted, 5 allowed" in notes(Setting(max_tokens=5))
+    assert "(8): median tokens of a reply, max_tokens 512" in notes(Setting(max_tokens=512))
+    assert "(8): more output tokens counted than the 5 allowed" in notes(Setting(max_tokens=5))
     cell = made_cell(1, Setting(max_tokens=8))
     cell.finish = {"stop": 5, "length": 15}
-    assert "finish: length 15, stop 5" in cell_notes(cell, {})
+    assert "(length 15, stop 5): how replies finished" in lines_of(cell)
     cell.finish = {"none": 20}
-    assert "finish: none" in cell_notes(cell, {})
+    assert "(none 20): how replies finished" in lines_of(cell)
 
 
 def test_cache_hits_and_grouped_tokens_are_told() -> None:
@@ -223,33 +235,46 @@ def test_cache_hits_and_grouped_tokens_are_told() -> None:
     cell = cell_table(
         cell_figures(traces), traces, index=1, round_=1, arm="A", variables=assignment(Setting(max_tokens=32))
     )
-    text = "\n".join(cell_notes(cell, {}))
-    assert "prompt tokens from the server's cache: 64 (median), 64 at most: TTFT is flattered" in text
-    assert "4.0 tokens a chunk" in text
+    text = lines_of(cell)
+    assert "(64, 64): prompt tokens from the server's cache, median and most: TTFT is flattered" in text
+    assert "(4.0): several tokens a chunk" in text
 
 
 def test_limits_and_checks_are_told() -> None:
-    assert "limit ttft_ms 100 MISSED: p95 118" in notes(limits={"ttft_ms": 100})
-    assert "limit decode_rate 60 MISSED: lowest 50" in notes(limits={"decode_rate": 60})
+    assert "(p95 118): limit ttft_ms 100 MISSED" in notes(limits={"ttft_ms": 100})
+    assert "(lowest 50): limit decode_rate 60 MISSED" in notes(limits={"decode_rate": 60})
     assert notes(limits={"ttft_ms": 500, "decode_rate": 10}) == ""
     assert "can't be told" in notes(requests=2, failures=2, limits={"ttft_ms": 100})
     cell = made_cell(1, Setting(max_tokens=8))
     cell.checks = {"jitter": "pass", "drift": "doubt: it got slower"}
-    assert cell_notes(cell, {}) == ["drift: doubt: it got slower"]
+    assert lines_of(cell) == "drift: doubt: it got slower"
 
 
 def test_empty_replies_jitter_and_early_ends_are_told() -> None:
     cell = made_cell(1, Setting(max_tokens=8))
     cell = msgspec.structs.replace(cell, empty=2, jitter=4.2, slow_requests=1, cancelled=3, stopped="by you")
-    text = "\n".join(cell_notes(cell, {}))
-    for words in ("2 of 20 ok replies were empty", "4.2 times the shortest", "1 slow", "3 cancelled", "early: by you"):
+    text = lines_of(cell)
+    for words in (
+        "2 of 20 ok replies were empty",
+        "(4.2): jitter",
+        "(1): slow requests",
+        "3 cancelled",
+        "early: by you",
+    ):
         assert words in text
 
 
-def test_a_note_of_all_rows_stands_once_without_labels() -> None:
-    cells = made_record((1, 2)).cells
-    lines = gathered(cells, ["one", "two"], lambda cell: ["both", *(["second"] if cell.id == 2 else [])])
-    assert lines == ["both", "two: second"]
+def test_a_note_stands_once_with_the_rows_it_holds_for() -> None:
+    cells = made_record((1, 2, 4)).cells
+
+    def said(cell: CellTable) -> list[Note]:
+        return [Note("all"), Note("each", f"{cell.id} ms"), *([Note("some")] if cell.id > 1 else [])]
+
+    assert gathered(cells, ["one", "two", "four"], said, before="concurrency ") == [
+        "all",
+        "concurrency one (1 ms), two (2 ms), four (3 ms): each",
+        "concurrency two, four: some",
+    ]
 
 
 # Verdict, errors, the whole

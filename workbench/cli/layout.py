@@ -70,12 +70,13 @@ def _head(text: str, width: int) -> str:
 def wrap(text: str, width: int, indent: str = "", first: str | None = None) -> list[str]:
     """A paragraph in lines of at most `width` cells. `first` stands before the first line, `indent` before the others.
 
-    A word longer than a line is left whole: addresses and paths are there to be copied.
+    A word longer than a line is left whole, where it stands: addresses and paths are there to be copied.
     """
     lines, line = [], indent if first is None else first
     empty = True
     for word in one_line(text).split(" "):
-        if not empty and cell_width(line) + 1 + cell_width(word) > width:
+        fits = cell_width(line) + 1 + cell_width(word) <= width
+        if not empty and not fits and cell_width(indent) + cell_width(word) <= width:
             lines.append(line)
             line, empty = indent, True
         line += word if empty else " " + word

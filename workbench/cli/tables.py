@@ -22,7 +22,9 @@ def cells_table(record: Record, width: int) -> list[str]:
         return ["no cell was finished"]
     lines = table(_columns(record, width), width)
     limits = limits_of(record)
-    notes = gathered(record.cells, labels_of(record), lambda cell: cell_notes(cell, limits))
+    notes = gathered(
+        record.cells, labels_of(record), lambda cell: cell_notes(cell, limits), before=f"{varied_of(record)} "
+    )
     steady = [is_steady(cell) for cell in record.cells]
     if any(steady):
         rest = "" if all(steady) else "; the others over the whole cell"
@@ -51,11 +53,9 @@ def value_text(cell: CellTable, name: str) -> str:
 
 
 def labels_of(record: Record) -> list[str]:
-    """What names each cell in a note: its value, and its round when there are several."""
+    """What names each cell in a note: its value of the varied variable, and its round when there are several."""
     varied, rounds = varied_of(record), any(cell.round > 1 for cell in record.cells)
-    return [
-        f"{varied} {value_text(cell, varied)}" + (f" round {cell.round}" if rounds else "") for cell in record.cells
-    ]
+    return [value_text(cell, varied) + (f" round {cell.round}" if rounds else "") for cell in record.cells]
 
 
 def _columns(record: Record, width: int) -> list[Column]:
