@@ -161,7 +161,7 @@ def _cell_table(cell: CellTable) -> dict[str, Any]:
 
 
 def _present(value: Any) -> Any:
-    """The value without absent parts: None, "" in tables stays out, non-finite numbers too, empty tables as well."""
+    """The value without absent parts: None, non-finite numbers and empty tables stay out."""
     if isinstance(value, dict):
         kept = {str(key): _present(item) for key, item in value.items()}
         return {key: item for key, item in kept.items() if item is not None and item != {}}
@@ -183,7 +183,7 @@ def from_table(table: dict[str, Any]) -> Record:
     if schema != SCHEMA:
         raise BadInput(f"schema {schema!r} can't be read; this version reads schema {SCHEMA}: use a newer Workbench")
     body = {key: value for key, value in table.items() if key not in ("schema", "kind")}
-    verdict = body.pop("verdict", None)
+    verdict = body.get("verdict")
     if isinstance(verdict, dict):
         kinds = {key: value for key, value in verdict.items() if key not in _VERDICT_OWN}
         body["verdict"] = {**{key: verdict[key] for key in _VERDICT_OWN if key in verdict}, "kinds": kinds}
