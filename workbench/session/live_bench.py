@@ -6,6 +6,7 @@ import asyncio
 import os
 import tempfile
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -37,7 +38,7 @@ from workbench.session.settings import Settings, TargetSettings, load_settings, 
 from workbench.session.target_set import Opener, TargetSet
 from workbench.session.tokenizer_file import FileTokenizer
 from workbench.session.watch import Watch
-from workbench.session.workers import Crew
+from workbench.session.workers import Crew, WorkerTrouble
 
 
 class SeveralServers(NoServer):
@@ -59,7 +60,7 @@ class LiveBench:
         self._found: list[Found] | None = None
         self._set: TargetSet | None = None
         self._setting = options.setting
-        self._crew: Crew | None = None
+        self._starting: asyncio.Future[Crew] | None = None
         self._run: SessionRun | None = None
         self._log_folder = tempfile.TemporaryDirectory(prefix="workbench-")
         self._log = Path(self._log_folder.name) / "worker.log"
@@ -97,6 +98,8 @@ class LiveBench:
         """
         if self._set is not None:
             await self._set.close()
+        # The workers take a second to start (the SDK's imports): they do so while the server is looked for.
+        self._start_workers()
         openers = self._openers(name)
         chosen = name or await self._choose(openers)
         first = await (openers[chosen] if chosen in openers else self._by_address(chosen))()
@@ -109,6 +112,23 @@ class LiveBench:
         if wanted.engine and wanted.engine not in (chosen, endpoint.view.engine, BUILT_IN):
             raise NoServer(f"--engine {wanted.engine}: {endpoint.base_url} is {endpoint.view.engine or 'not known'}")
         return endpoint.view
+
+    def _start_workers(self) -> asyncio.Future[Crew]:
+        async def start() -> Crew:
+            crew = Crew(self._log)
+            await crew.ensure(1)
+            return crew
+
+        if self._starting is None or (self._starting.done() and self._starting.exception() is not None):
+            self._starting = asyncio.ensure_future(start())
+        return self._starting
+
+    async def _workers(self) -> Crew:
+        """The crew, ready. Raises WorkerTrouble, as NoServer: nothing can be measured without it."""
+        try:
+            return await self._start_workers()
+        except WorkerTrouble as trouble:
+            raise NoServer(str(trouble)) from None
 
     def _openers(self, wanted: str) -> dict[str, Opener]:
         openers: dict[str, Opener] = {
@@ -237,13 +257,11 @@ class LiveBench:
         if self._set is None:
             await self.connect()
         assert self._set is not None
-        if self._crew is None:
-            self._crew = Crew(self._log)
+        crew = await self._workers()
         endpoint = await self._set.endpoint(plan.baseline)
-        starting = asyncio.ensure_future(self._crew.ensure(1))
+        looking = asyncio.ensure_future(asyncio.to_thread(take, endpoint.base_url, endpoint.pid))
         prompts = await prompts_for(plan, endpoint.view.context, self._count, restored)
-        snapshot = await asyncio.to_thread(take, endpoint.base_url, endpoint.pid)
-        await starting
+        snapshot = await looking
         watch = Watch(snapshot.gpus if snapshot.describes_server else None, endpoint.pid)
         record = self._new_record(plan, snapshot, name, notes)
         record.plan["prompts"] = [_prompt_table(item) for item in prompts.values()]
@@ -258,7 +276,7 @@ class LiveBench:
             events=self.options.events,
         )
         services = Services(
-            crew=self._crew,
+            crew=crew,
             target=self._set,
             machine=watch,
             open_saver=self._saver_opener(),
@@ -310,8 +328,9 @@ class LiveBench:
 
     async def close(self) -> None:
         self.stop("the program ended")
-        if self._crew is not None:
-            await self._crew.close()
+        if self._starting is not None:
+            with suppress(WorkerTrouble):
+                await (await self._starting).close()
         if self._set is not None:
             await self._set.close()
         self._log_folder.cleanup()

@@ -38,6 +38,7 @@ from workbench.session.job import Job
 from workbench.session.workers import CellRun, Crew, WorkerTrouble
 
 COUNTERS_S = 1.0
+UNFINISHED = "it was still running, or was killed before it could end"
 
 
 class Saver(Protocol):
@@ -101,6 +102,8 @@ class SessionRun:
         record = self._record
         self._started = perf_counter()
         status, reason = "complete", ""
+        # What a reader finds should this process be killed before it can say how it ended.
+        record.session.status, record.session.reason = "interrupted", UNFINISHED
         self._tell(
             SessionStarted(
                 plan=self._plan,
