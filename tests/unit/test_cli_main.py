@@ -185,6 +185,21 @@ def test_a_reader_that_goes_away_is_no_trouble(tmp_path: Path) -> None:
     process.stderr.close()
 
 
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full, a device that is always full")
+def test_a_result_that_can_not_be_written_is_told(tmp_path: Path) -> None:
+    file = RecordWriter(tmp_path, made_record((1, 2, 4))).file
+    with Path("/dev/full").open("w") as full:
+        done = subprocess.run(
+            [sys.executable, "-m", "workbench", "show", str(file)],
+            stdout=full,
+            stderr=subprocess.PIPE,
+            text=True,
+            check=False,
+        )
+    assert done.returncode == 2
+    assert done.stderr == "workbench: the result can't be printed: No space left on device\n"
+
+
 @pytest.mark.parametrize("encoding", ["ascii", "latin-1"])
 def test_a_terminal_without_unicode_gets_substitutes(tmp_path: Path, encoding: str) -> None:
     file = RecordWriter(tmp_path, made_record((1,), model="千问")).file

@@ -609,3 +609,14 @@ def test_a_saved_file_is_readable_as_the_umask_says(tmp_path: Path) -> None:
     finally:
         os.umask(old)
     assert stat.S_IMODE(file.stat().st_mode) == 0o640
+
+
+def test_what_would_not_read_back_is_never_saved(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    record = made_record((1,))
+    writer = RecordWriter(tmp_path, record)
+    before = writer.file.read_bytes()
+    right = store.render
+    monkeypatch.setattr(store, "render", lambda table: right(table).replace("0.1.0", "0.2.0"))
+    with pytest.raises(SaveTrouble, match="would not read back"):
+        writer.write(record)
+    assert writer.file.read_bytes() == before

@@ -24,7 +24,7 @@ from workbench.cli.show import json_text
 from workbench.cli.status import DONE, INTERRUPTED, MISSED
 from workbench.cli.summary import cold_start_lines, error_lines
 from workbench.cli.tables import cells_table, limits_of, verdict_lines
-from workbench.domain.plan import Plan
+from workbench.domain.plan import Plan, cells
 from workbench.domain.record import Record
 from workbench.domain.variables import BadInput, Setting
 from workbench.records.atomic import ready_folder
@@ -62,7 +62,8 @@ def measure(order: Order) -> int:
     finally:
         progress.clear()
     if record is None:
-        complain("interrupted before anything was measured; nothing was saved")
+        kept = f"{progress.cells_done} finished cells are kept" if progress.cells_done else "nothing was measured"
+        complain(f"interrupted at once: {kept}")
         return INTERRUPTED
     report(record, options)
     return status_of(record, options)
@@ -94,14 +95,17 @@ async def _work(bench: LiveBench, order: Order, progress: Progress) -> Record:
     plan = order.plan(bench.start_setting())
     if not plan.limits:
         plan = msgspec.structs.replace(plan, limits=dict(bench.settings.limits))
-    if plan.requests < plan.baseline.concurrency and plan.duration is None:
-        complain(f"warning: {plan.requests} requests can't keep {plan.baseline.concurrency} in flight")
+    requests = order.requests_of(plan)
+    if plan.duration is None and plan.arrival == "closed":
+        for cell in cells(plan, requests):
+            if cell.requests < cell.setting.concurrency and cell.round == 1:
+                complain(f"warning: {cell.requests} requests can't keep {cell.setting.concurrency} in flight")
     return await bench.measure(
         plan,
         progress,
         name=order.options.name,
         notes=order.options.note,
-        requests_of=order.requests_of(plan),
+        requests_of=requests,
         restored=order.restored,
     )
 

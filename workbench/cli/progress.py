@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 import sys
 from contextlib import suppress
 from time import monotonic
@@ -32,7 +31,10 @@ REPAINT_S = 0.2
 
 
 class Progress:
-    """A listener that tells stderr how a session goes. `started`: its plan is settled, so it can be stopped in order."""
+    """A listener that tells stderr how a session goes.
+
+    `started`: its plan is settled, so it can be stopped in order. `cells_done`: cells that are over, and saved.
+    """
 
     def __init__(self, stream: TextIO | None = None) -> None:
         self._stream = stream or sys.stderr
@@ -42,6 +44,7 @@ class Progress:
         self._plan: Plan | None = None
         self._place = ""
         self.started = False
+        self.cells_done = 0
 
     def _is_terminal(self) -> bool:
         with suppress(ValueError, OSError):
@@ -55,6 +58,7 @@ class Progress:
             self._place = self._place_text(event)
             self._paint([self._place, event.phase, left_text(event.eta_s)], at_once=True)
         elif isinstance(event, CellEnded):
+            self.cells_done += 1
             self._print(f"{self._setting_text(event.cell) or 'done'}: {cell_text(event.table)}")
         elif isinstance(event, Notice):
             self.notice(event)
@@ -91,7 +95,7 @@ class Progress:
 
     def _print(self, text: str) -> None:
         self.clear()
-        lines = wrap(text, _columns(), indent="  ", first="") if self._live else [one_line(text)]
+        lines = wrap(text, self._columns(), indent="  ", first="") if self._live else [one_line(text)]
         self._write("".join(f"{line}\n" for line in lines))
 
     def _paint(self, parts: list[str], at_once: bool = False) -> None:
@@ -100,11 +104,19 @@ class Progress:
             return
         self._last_paint = now
         # The last column stays free: writing into it makes some terminals wrap.
-        room = max(_columns() - 1, 1)
+        room = max(self._columns() - 1, 1)
         while len(parts) > 1 and cell_width("  ".join(map(one_line, parts))) > room:
             parts = parts[:-1]
         self._write("\r\x1b[K" + cut("  ".join(map(one_line, parts)), room))
         self._painted = True
+
+    def _columns(self) -> int:
+        """Of the terminal that progress goes to, which need not be the one of stdout."""
+        with suppress(ValueError):
+            return int(os.environ.get("COLUMNS", ""))
+        with suppress(OSError, ValueError):
+            return os.get_terminal_size(self._stream.fileno()).columns
+        return 80
 
     def _write(self, text: str) -> None:
         # A terminal that has gone away (a dropped connection) must not end the session that is being saved.
@@ -133,10 +145,6 @@ class Progress:
             f"{live.tokens_rate:.0f} tokens/s",
             left_text(live.eta_s),
         ]
-
-
-def _columns() -> int:
-    return shutil.get_terminal_size((80, 24)).columns
 
 
 def left_text(eta_s: float | None) -> str:

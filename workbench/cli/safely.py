@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import sys
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 
 from workbench.cli.status import BAD_INPUT, INTERRUPTED, NOT_MEASURED
 from workbench.domain.text import one_line
@@ -20,10 +21,7 @@ def safely(work: Callable[[], int]) -> int:
             stream.reconfigure(errors="replace")  # type: ignore[union-attr]
     try:
         status = work()
-        sys.stdout.flush()
-    except BrokenPipeError:
-        _mute(sys.stdout)
-        return 0
+        _flush()
     except KeyboardInterrupt:
         complain("interrupted")
         return INTERRUPTED
@@ -70,11 +68,30 @@ def complain(text: str) -> None:
 
 
 def say(text: str = "") -> None:
-    """A line of the result on stdout. A reader that has gone away (`| head`) ends the printing, not the program."""
-    try:
+    """A line of the result on stdout. A reader that has gone away (`| head`) ends the printing, not the program.
+
+    Raises SaveTrouble when what stdout leads to can't be written.
+    """
+    with _readers_may_leave():
         print(text)
-    except BrokenPipeError:
+
+
+def _flush() -> None:
+    with _readers_may_leave():
+        sys.stdout.flush()
+
+
+@contextmanager
+def _readers_may_leave() -> Iterator[None]:
+    from workbench.records.atomic import SaveTrouble
+
+    try:
+        yield
+    except OSError as error:
         _mute(sys.stdout)
+        # A closed pipe, or a terminal that went away.
+        if error.errno not in (errno.EPIPE, errno.EIO):
+            raise SaveTrouble(f"the result can't be printed: {error.strerror}") from None
 
 
 def _mute(stream: object) -> None:
