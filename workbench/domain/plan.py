@@ -3,13 +3,25 @@
 from __future__ import annotations
 
 import random
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 import msgspec
 
-from workbench.domain.variables import BadInput, Setting, VariableValue, with_value
+from workbench.domain.variables import (
+    CONTROLLED,
+    BadInput,
+    Setting,
+    VariableValue,
+    assignment,
+    from_assignment,
+    with_value,
+)
 
 Arrival = Literal["closed", "constant", "poisson"]
+
+AtLeastOne = Annotated[int, msgspec.Meta(ge=1)]
+NotNegative = Annotated[int, msgspec.Meta(ge=0)]
+Positive = Annotated[float, msgspec.Meta(gt=0)]
 
 LIMITS = ("ttft_ms", "ttfa_ms", "total_ms", "tpot_ms", "decode_rate")
 """Figures a request may be held to; decode_rate is a floor, the others are ceilings."""
@@ -18,9 +30,9 @@ LIMITS = ("ttft_ms", "ttfa_ms", "total_ms", "tpot_ms", "decode_rate")
 class Timeouts(msgspec.Struct, frozen=True):
     """Seconds. The first byte is waited for generously: a long prefill, or a queue, sends nothing at all."""
 
-    connect: float = 10.0
-    first_byte: float = 600.0
-    idle: float = 120.0
+    connect: Positive = 10.0
+    first_byte: Positive = 600.0
+    idle: Positive = 120.0
 
 
 class Plan(msgspec.Struct, frozen=True, kw_only=True):
@@ -32,23 +44,23 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     baseline: Setting
     varied: str = ""
     values: tuple[VariableValue, ...] = ()
-    rounds: int = 1
+    rounds: Annotated[int, msgspec.Meta(ge=1, le=1_000_000)] = 1
     order: tuple[str, ...] = ()
-    warmup: int = 3
-    requests: int = 20
-    duration: float | None = None
+    warmup: NotNegative = 3
+    requests: AtLeastOne = 20
+    duration: Positive | None = None
     arrival: Arrival = "closed"
-    rate: float | None = None
-    limits: dict[str, float] = {}
+    rate: Positive | None = None
+    limits: dict[str, Positive] = {}
     seed: int = 0
     timeouts: Timeouts = Timeouts()
-    workers: int = 0
-    budget: float | None = None
-    until: float | None = None
+    workers: NotNegative = 0
+    budget: Positive | None = None
+    until: Positive | None = None
 
 
 class CellPlan(msgspec.Struct, frozen=True, kw_only=True):
-    """One cell: one setting in one round. `fresh` is true when its arm has not run since another one did."""
+    """One cell: one setting in one round, with its number of measured and of warm-up requests."""
 
     index: int
     round: int
@@ -144,8 +156,6 @@ def parse_limit(text: str) -> tuple[str, float]:
 
 def plan_table(plan: Plan) -> dict[str, Any]:
     """The record's `[plan]` but its targets and prompts, absent values left out."""
-    from workbench.domain.variables import assignment
-
     table: dict[str, Any] = {
         "varied": plan.varied,
         "values": ["" if value is None else value for value in plan.values],
@@ -169,21 +179,36 @@ def plan_table(plan: Plan) -> dict[str, Any]:
 
 
 def plan_from_table(table: dict[str, Any]) -> Plan:
-    """The plan of a record. Raises BadInput."""
-    from workbench.domain.variables import from_assignment
-
+    """The plan of a record. Raises BadInput when a value has the wrong type or can't be measured with."""
     known = {field for field in Plan.__struct_fields__ if field not in ("baseline",)}
     rest = {key: value for key, value in table.items() if key in known}
-    baseline = from_assignment(dict(table.get("baseline", {})))
+    given = table.get("baseline", {})
+    if not isinstance(given, dict):
+        raise BadInput("the record's plan can't be read: its baseline is no table")
+    baseline = from_assignment(given)
     try:
-        return msgspec.structs.replace(
-            msgspec.convert({**rest, "baseline": {}}, Plan),
-            baseline=baseline,
-            values=tuple(_typed(table.get("varied", ""), value) for value in rest.get("values", ())),
-        )
+        plan = msgspec.structs.replace(msgspec.convert({**rest, "baseline": {}}, Plan), baseline=baseline)
     except msgspec.ValidationError as error:
         raise BadInput(f"the record's plan can't be read: {error}") from None
+    plan = msgspec.structs.replace(plan, values=tuple(_typed(plan.varied, value) for value in plan.values))
+    _check(plan)
+    return plan
 
 
 def _typed(varied: str, value: VariableValue) -> VariableValue:
     return None if varied == "seed" and value == "" else value
+
+
+def _check(plan: Plan) -> None:
+    """Raises BadInput for what the types can't tell."""
+    if plan.varied and plan.varied not in CONTROLLED:
+        raise BadInput(f"the record varied {plan.varied!r}, which is no variable: it is one of {', '.join(CONTROLLED)}")
+    for value in plan.values if plan.varied else ():
+        from_assignment({} if value is None else {plan.varied: value})
+    unknown = [name for name in plan.limits if name not in LIMITS]
+    if unknown:
+        raise BadInput(
+            f"the record holds requests to {unknown[0]!r}, which is no limit: it is one of {', '.join(LIMITS)}"
+        )
+    if plan.arrival != "closed" and plan.rate is None:
+        raise BadInput(f"the record's arrival is {plan.arrival}, but it has no rate")

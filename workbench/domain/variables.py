@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 import msgspec
 
@@ -29,10 +29,10 @@ class Setting(msgspec.Struct, frozen=True, kw_only=True):
     engine: str = ""
     model: str = ""
     quant: str = ""
-    prompt: tuple[str, ...] = ("short",)
-    max_tokens: int = 512
-    concurrency: int = 1
-    temperature: float = 0.0
+    prompt: Annotated[tuple[str, ...], msgspec.Meta(min_length=1)] = ("short",)
+    max_tokens: Annotated[int, msgspec.Meta(ge=1)] = 512
+    concurrency: Annotated[int, msgspec.Meta(ge=1)] = 1
+    temperature: Annotated[float, msgspec.Meta(ge=0)] = 0.0
     cache: Cache = "unique"
     stream: bool = True
     stop: tuple[str, ...] = ()
@@ -49,9 +49,20 @@ def _text(text: str) -> str:
     return text.strip()
 
 
+def _whole(text: str) -> int:
+    try:
+        number = int(text)
+    except ValueError:
+        raise ValueError("a number without a fraction") from None
+    if abs(number) >= 2**63:
+        # Neither TOML nor a server's JSON reader holds more.
+        raise ValueError("a number below 2^63")
+    return number
+
+
 def _at_least(least: int) -> Callable[[str], int]:
     def parse(text: str) -> int:
-        number = int(text)
+        number = _whole(text)
         if number < least:
             raise ValueError(f"at least {least}")
         return number
@@ -89,7 +100,7 @@ def _boolean(text: str) -> bool:
 
 
 def _seed(text: str) -> int | None:
-    return None if text in ("", "none") else int(text)
+    return None if text in ("", "none") else _whole(text)
 
 
 _PARSERS: dict[str, Callable[[str], VariableValue]] = {
@@ -125,10 +136,10 @@ def parse_value(name: str, text: str) -> VariableValue:
         value = parser(text.strip())
     except ValueError as error:
         reason = str(error)
-        if reason.startswith(("invalid literal", "could not convert")):
+        if reason.startswith("could not convert"):
             reason = "a number"
         raise BadInput(f"{name} can't be {text!r}: it must be {reason}") from None
-    if name == "prompt" and not value:
+    if name == "prompt" and not str(value).strip(PROMPT_JOINER):
         raise BadInput("prompt can't be empty: name a shipped prompt or a file")
     return value
 
@@ -171,11 +182,16 @@ def differences(a: Setting, b: Setting) -> tuple[str, ...]:
 
 
 def assignment(setting: Setting) -> dict[str, Any]:
-    """The record's form of a setting: every controlled variable, absent ones left out."""
+    """The record's form of a setting: every controlled variable, absent ones left out.
+
+    Prompts and stop words are joined, or listed when joining would lose where one ends.
+    """
     table: dict[str, Any] = {}
     for name in CONTROLLED:
         value = value_of(setting, name)
-        if value is not None and value != "":
+        if name in _TUPLES and getattr(setting, name) != getattr(with_value(setting, name, value), name):
+            table[name] = list(getattr(setting, name))
+        elif value is not None and value != "":
             table[name] = value
     if setting.system:
         table["system"] = setting.system
