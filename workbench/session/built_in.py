@@ -57,18 +57,24 @@ class BuiltInTarget:
         return self._server
 
     async def endpoint(self, setting: Setting) -> Endpoint:
-        quant = self._quant(setting)
-        server = await self._start(quant)
+        server = await self._start(self._quant(setting))
+        return self._described(await server.endpoint(msgspec.structs.replace(setting, quant="")))
+
+    async def look_again(self, setting: Setting) -> Endpoint:
+        server = await self._start(self._quant(setting))
+        return self._described(await server.look_again(msgspec.structs.replace(setting, quant="")))
+
+    def _described(self, endpoint: Endpoint) -> Endpoint:
+        """The endpoint with what we know of an engine that we started ourselves."""
         engine = self._engine
         assert engine is not None
-        endpoint = await server.endpoint(msgspec.structs.replace(setting, quant=""))
         facts = engine.facts()
         endpoint.pid = engine.pid
         endpoint.table |= {key: value for key, value in facts.table().items() if key != "source"}
         endpoint.table["source"] = {**endpoint.table.get("source", {}), **facts.sources()}
         endpoint.unknown = {name: how for name, how in endpoint.unknown.items() if name not in facts}
         endpoint.view = msgspec.structs.replace(
-            endpoint.view, id=f"{BUILT_IN}-{quant}", quant=quant, engine="llama.cpp (built in)"
+            endpoint.view, id=f"{BUILT_IN}-{engine.quant}", quant=engine.quant, engine="llama.cpp (built in)"
         )
         return endpoint
 
@@ -116,6 +122,10 @@ class SimulatedTarget:
         endpoint = await (await self._start()).endpoint(setting)
         endpoint.pid = self._process.pid
         return endpoint
+
+    async def look_again(self, setting: Setting) -> Endpoint:
+        """A simulator has nothing to load."""
+        return await self.endpoint(setting)
 
     async def choices(self, variable: str, setting: Setting) -> list[Choice]:
         return await (await self._start()).choices(variable, setting)

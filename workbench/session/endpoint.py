@@ -44,6 +44,9 @@ class Target(Protocol):
     async def endpoint(self, setting: Setting) -> Endpoint:
         """The server for this setting, started or switched if need be. Raises NoServer."""
 
+    async def look_again(self, setting: Setting) -> Endpoint:
+        """The same server after its first requests: some facts are told only once the model is loaded."""
+
     async def settle(self, setting: Setting) -> Setting:
         """The setting with what the target decides filled in: engine, model, quant. Raises NoServer."""
 

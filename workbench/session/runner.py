@@ -30,6 +30,7 @@ from workbench.session.events import (
     Notice,
     RequestEnded,
     ServerChanged,
+    ServerView,
     SessionEnded,
     SessionStarted,
     VerdictChanged,
@@ -88,6 +89,7 @@ class SessionRun:
         self._started = 0.0
         self._seen_servers: dict[str, Endpoint] = {}
         self._nonce = secrets.token_hex(8)
+        self._view: ServerView | None = None
         self._counters: CountersView | None = None
         self._ok = self._failed = 0
 
@@ -155,6 +157,8 @@ class SessionRun:
                 self._tell(Notice("warning", f"the server refuses {field}: sent without it, or under its newer name"))
         if self._stop_reason:
             return
+        if fresh:
+            self._describe(await self._services.target.look_again(cell.setting))
         self._phase(number, cell, "measuring")
         started = rfc3339()
         machine = self._services.machine
@@ -205,15 +209,21 @@ class SessionRun:
         fresh = known is None or known.pid != endpoint.pid
         if fresh:
             self._seen_servers[endpoint.view.id] = endpoint
-            self._tell(ServerChanged(endpoint.view))
-            if known is None:
-                servers = self._record.environment.setdefault("server", [])
-                servers.append({"id": endpoint.view.id, **endpoint.table})
-                unknown = self._record.environment.setdefault("unknown", [])
-                unknown += [f"server.{endpoint.view.id}.{name}" for name in endpoint.unknown]
+            self._describe(endpoint)
             self._services.machine.follow(endpoint.pid)
         self._runner.connect(endpoint)
         return endpoint, fresh
+
+    def _describe(self, endpoint: Endpoint) -> None:
+        """Put what is known of a server into the record, in place of what was known of it before."""
+        environment, name = self._record.environment, endpoint.view.id
+        others = [server for server in environment.get("server", []) if server["id"] != name]
+        environment["server"] = [*others, {"id": name, **endpoint.table}]
+        unknown = [item for item in environment.get("unknown", []) if not item.startswith(f"server.{name}.")]
+        environment["unknown"] = [*unknown, *(f"server.{name}.{item}" for item in endpoint.unknown)]
+        if endpoint.view != self._view:
+            self._view = endpoint.view
+            self._tell(ServerChanged(endpoint.view))
 
     def _table(
         self, cell: CellPlan, figures: CellFigures, run: CellRun, warmup: Warmup, endpoint: Endpoint

@@ -73,11 +73,20 @@ class ServerTarget:
         settled = await self.settle(setting)
         model = await self._model_for(settled)
         if model not in self._endpoints:
-            self._endpoints[model] = await self._look(model, settled)
+            self._endpoints[model] = await self._look(model, settled, len(self._endpoints) + 1)
         self._current = model
         endpoint = self._endpoints[model]
         endpoint.body = self.engine.extra_body(settled)
         return endpoint
+
+    async def look_again(self, setting: Setting) -> Endpoint:
+        settled = await self.settle(setting)
+        model = await self._model_for(settled)
+        number = list(self._endpoints).index(model) + 1
+        body = self._endpoints[model].body
+        self._endpoints[model] = await self._look(model, settled, number)
+        self._endpoints[model].body = body
+        return self._endpoints[model]
 
     async def _model_for(self, setting: Setting) -> str:
         """The name on the server of this model in this quantization. Raises NoServer when it has no such one."""
@@ -96,7 +105,7 @@ class ServerTarget:
         there = ", ".join(sorted({entry.quant for entry in alike if entry.quant}))
         raise NoServer(f"{setting.model} is not there as {setting.quant} at {self.base_url}; it is as: {there}")
 
-    async def _look(self, model: str, setting: Setting) -> Endpoint:
+    async def _look(self, model: str, setting: Setting, number: int) -> Endpoint:
         pid = None
         if is_this_machine(self._server.address.host):
             pid = server_pid(self.base_url)
@@ -105,7 +114,6 @@ class ServerTarget:
         reported = facts.get("quant")
         if setting.quant and reported is not None and not _same(str(reported), setting.quant):
             raise NoServer(f"--quant {setting.quant}: {self.base_url} says that {model} is {reported}")
-        number = len(self._endpoints) + 1
         context, slots = facts.get("context"), facts.get("slots")
         return Endpoint(
             base_url=self.base_url,

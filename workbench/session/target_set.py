@@ -43,6 +43,9 @@ class TargetSet:
         """The server for the setting. A model or quant chosen on another engine is kept only where it exists here."""
         return await (await self.use(self._of(setting))).endpoint(setting)
 
+    async def look_again(self, setting: Setting) -> Endpoint:
+        return await (await self.use(self._of(setting))).look_again(setting)
+
     async def choices(self, variable: str, setting: Setting) -> list[Choice]:
         if variable == "engine":
             return [Choice(value=name) for name in self._openers]
