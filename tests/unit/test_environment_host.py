@@ -27,7 +27,7 @@ def tree(root: Path, files: dict[str, object]) -> Files:
 
 
 def xeon(root: Path) -> Files:
-    """Two sockets of two cores with two threads each, on a bare machine."""
+    """Two sockets of two cores with two threads each, on a bare machine; the cores of a socket are on two dies."""
     files: dict[str, object] = {
         "/proc/cpuinfo": "processor : 0\nmodel name : Intel(R) Xeon(R) Gold\nflags : fpu avx2 avx512f amx_int8\n",
         f"{CPUS}/smt/active": 1,
@@ -38,10 +38,10 @@ def xeon(root: Path) -> Files:
     for number in range(8):
         core = number // 2
         folder = f"{CPUS}/cpu{number}/topology"
-        # Both sockets number their cores from 0, as real ones do.
+        # Each die numbers its cores from 0, as some do.
         files |= {
             f"{folder}/physical_package_id": core // 2,
-            f"{folder}/core_id": core % 2,
+            f"{folder}/core_id": 0,
             f"{folder}/thread_siblings_list": f"{core * 2}-{core * 2 + 1}",
             f"{CPUS}/cpufreq/policy{number}/scaling_governor": "powersave" if number else "performance",
             f"{CPUS}/cpufreq/policy{number}/scaling_cur_freq": 800000 + number,
@@ -169,9 +169,11 @@ def test_limits_of_version_1_inside_a_container(tmp_path: Path) -> None:
         tmp_path,
         {
             "/proc/self/mountinfo": mounts,
-            "/proc/self/cgroup": "4:memory:/docker/abc\n2:cpu,cpuacct:/docker/abc",
-            "/sys/fs/cgroup/cpu,cpuacct/cpu.cfs_quota_us": 200000,
+            "/proc/self/cgroup": "4:memory:/docker/abc\n2:cpu,cpuacct:/docker/abc/job",
+            "/sys/fs/cgroup/cpu,cpuacct/cpu.cfs_quota_us": -1,
             "/sys/fs/cgroup/cpu,cpuacct/cpu.cfs_period_us": 100000,
+            "/sys/fs/cgroup/cpu,cpuacct/job/cpu.cfs_quota_us": 200000,
+            "/sys/fs/cgroup/cpu,cpuacct/job/cpu.cfs_period_us": 100000,
             "/sys/fs/cgroup/memory/memory.limit_in_bytes": 9223372036854771712,
         },
     )

@@ -40,6 +40,9 @@ LISTING_LEAST_S = 3.0
 LISTING_SHARE = 0.002
 """A process listing costs more than all else, so it comes every 3 s, or as seldom as keeps it below this share of a core."""
 
+STOP_S = 1.0
+"""Longest wait for the thread to end."""
+
 MIB = 1 << 20
 
 
@@ -88,7 +91,7 @@ class Sampler:
         self._stopping = True
         self._wake.set()
         if self._thread is not None:
-            self._thread.join(timeout=2 * self._interval_s)
+            self._thread.join(timeout=STOP_S)
 
     def latest(self) -> Sample | None:
         """The newest sample, for the screen; None before the first."""
@@ -130,6 +133,8 @@ class Sampler:
                 self._cpu_s += time.thread_time() - began
                 self._taken += 1
                 self._changed.notify_all()
+            if self._stopping:
+                return  # Asked while the sample was taken: the wake-up may already have been cleared.
             # A slow reader delays the samples after it; they are not made up for in a burst.
             due = max(due + self._interval_s, time.perf_counter())
             self._wake.wait(max(0.0, due - time.perf_counter()))
