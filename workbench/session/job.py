@@ -25,10 +25,11 @@ class PromptUse(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Job(msgspec.Struct, kw_only=True):
-    """One session to run."""
+    """One session to run. `secrets`: keys in use, taken out of whatever a server echoes."""
 
     plan: Plan
     requests_of: dict[str, int] = {}
     prompts: dict[str, PromptUse] = {}
     tokenizer: FileTokenizer | None = None
     events: bool = False
+    secrets: tuple[str, ...] = ()

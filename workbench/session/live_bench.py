@@ -273,6 +273,7 @@ class LiveBench:
             requests_of=requests_of or {},
             prompts=prompts,
             tokenizer=self._tokenizer,
+            secrets=tuple(self._secrets),
             events=self.options.events,
         )
         services = Services(

@@ -18,6 +18,7 @@ from workbench.domain.plan import CellPlan, cells
 from workbench.domain.record import CellTable, Record, Verdict, cell_table
 from workbench.domain.variables import assignment, show_value, value_of
 from workbench.measure.protocol import Snapshot
+from workbench.records.redact import redact_text
 from workbench.session.cells import CellRunner, Warmup, first_trouble
 from workbench.session.endpoint import Endpoint, NoServer, Target
 from workbench.session.estimate import Estimate
@@ -289,6 +290,9 @@ class SessionRun:
     _tokens_a_chunk = 1.0
 
     def _finished(self, cell: CellPlan, trace: RequestTrace, warmup: bool) -> None:
+        if trace.error:
+            # Servers echo keys in their refusals; this is the first that anyone here sees of it.
+            trace.error = redact_text(trace.error, self._job.secrets)
         figures = request_figures(trace)
         if figures.total_ms is not None and trace.outcome == "ok":
             self._estimate.saw(cell.arm, figures.total_ms / 1000)
