@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import re
 
-# C0 but newline and tab, DEL, C1, the Unicode line and paragraph separators, bidirectional controls, and lone surrogates
-# (which can't be encoded at all).
-_HOSTILE = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
+# C0 but newline and tab, DEL, C1, the Unicode line and paragraph separators, bidirectional controls and marks, and lone
+# surrogates (which can't be encoded at all).
+_HOSTILE = re.compile(
+    "[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028\u2029\u202a-\u202e\u2066-\u2069\ud800-\udfff]"
+)
 
 
 def _visible(match: re.Match[str]) -> str:
