@@ -9,6 +9,7 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
+import psutil
 import pytest
 
 from workbench.environment.files import LINUX
@@ -92,6 +93,16 @@ def test_private_networks(host: str) -> None:
 def test_public_addresses_need_consent(host: str) -> None:
     assert not is_private(host)
     assert not is_this_machine(host)
+
+
+def test_an_address_of_an_interface_is_this_machine() -> None:
+    entries = [entry for found in psutil.net_if_addrs().values() for entry in found]
+    own = [entry.address for entry in entries if entry.family == socket.AF_INET]
+    assert own
+    assert all(is_this_machine(address) for address in own)
+    outside = [address for address in own if not address.startswith("127.")]
+    if outside:
+        assert network_path(f"http://{outside[0]}:9/v1", measure=False).kind == "this machine"
 
 
 def test_a_name_that_does_not_resolve_is_not_private(monkeypatch: pytest.MonkeyPatch) -> None:

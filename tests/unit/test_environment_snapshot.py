@@ -53,11 +53,11 @@ def test_a_server_on_this_machine() -> None:
 
 
 def test_a_server_elsewhere_is_said_plainly() -> None:
-    found = take("http://192.0.2.1:8000/v1", measure=False)
+    found = take("http://203.0.113.77:8000/v1", measure=False)
     assert found.scope == SERVER_ELSEWHERE
     assert not found.describes_server
     assert found.server_pid is None
-    assert "192.0.2.1" not in repr(found.tables()), "no host is kept"
+    assert "203.0.113.77" not in repr(found.tables()), "no host is kept"
 
 
 def test_no_gpu_is_one_sentence() -> None:

@@ -64,7 +64,7 @@ class Sampler:
         self._samples: deque[Sample] = deque(maxlen=KEPT)
         self._changed = threading.Condition()
         self._wake = threading.Event()
-        self._stopping = False
+        self._stopping = threading.Event()
         self._thread: threading.Thread | None = None
         self._cpu_s = 0.0
         self._taken = 0
@@ -88,7 +88,7 @@ class Sampler:
 
     def stop(self) -> None:
         """Stop after the sample under way; a reader that hangs is left behind in its daemon thread."""
-        self._stopping = True
+        self._stopping.set()
         self._wake.set()
         if self._thread is not None:
             self._thread.join(timeout=STOP_S)
@@ -124,7 +124,7 @@ class Sampler:
 
     def _run(self) -> None:
         due = time.perf_counter()
-        while not self._stopping:
+        while not self._stopping.is_set():
             self._wake.clear()
             began = time.thread_time()
             sample = self._take()
@@ -133,7 +133,7 @@ class Sampler:
                 self._cpu_s += time.thread_time() - began
                 self._taken += 1
                 self._changed.notify_all()
-            if self._stopping:
+            if self._stopping.is_set():
                 return  # Asked while the sample was taken: the wake-up may already have been cleared.
             # A slow reader delays the samples after it; they are not made up for in a burst.
             due = max(due + self._interval_s, time.perf_counter())
