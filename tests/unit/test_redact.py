@@ -83,7 +83,7 @@ def test_a_command_line_is_fit_for_a_record() -> None:
     line = redact_command(
         ["workbench", "run", "--api-key", "abc", "--base-url", "http://u:p@h/v1?k=1", "--tokenizer", f"{home}/t.json"]
     )
-    assert line == f"workbench run --api-key {GONE} --base-url http://h/v1 --tokenizer '~/t.json'"
+    assert line == f"workbench run --api-key {GONE} --base-url http://h/v1 --tokenizer ~/t.json"
 
 
 def test_a_home_directory_becomes_a_tilde(monkeypatch: pytest.MonkeyPatch) -> None:
