@@ -195,7 +195,7 @@ class CellRunner:
         """The cell's figures, tokens recounted where the server did not count them."""
         await self._recount(run.traces)
         template = 0
-        if cell.setting.cache == "unique" and any(trace.usage.cached for trace in run.traces):
+        if cell.setting.cache == "unique" and any(trace.usage.cached for trace in run.traces) and not self.stopped:
             template = await self._template_tokens(endpoint, cell.setting)
         figures = cell_figures(
             run.traces,
