@@ -96,6 +96,24 @@ def test_a_rerun_is_the_same_plan(server: str, tmp_path: Path) -> None:
     ]
 
 
+def test_a_baseline_is_measured_again_and_compared(server: str, tmp_path: Path) -> None:
+    words = ("--base-url", server, "--requests", "5", "--max-tokens", "6", "--name", "yesterday")
+    assert run(tmp_path, "run", *words)[0] == 0
+    assert run(tmp_path, "baseline", "save", "nightly", "yesterday")[0] == 0
+    status, out, err = run(
+        tmp_path, "baseline", "check", "nightly", "--name", "today", "--fail-on", "verdict.ttft.ratio>9"
+    )
+    assert status == 0, err
+    assert "A yesterday\nB today" in out
+    assert len(list_sessions(tmp_path / "sessions")) == 2
+    status, out, err = run(
+        tmp_path, "baseline", "check", "nightly", "--no-save", "--json", "--fail-on", "verdict.ttft.ratio>0.01"
+    )
+    assert status == 1
+    assert "verdict.ttft.ratio is" in err
+    assert json.loads(out)["a"] == "yesterday"
+
+
 def test_a_run_that_is_not_to_be_saved_leaves_nothing(server: str, tmp_path: Path) -> None:
     status, _, err = run(tmp_path, "run", "--base-url", server, "--requests", "2", "--max-tokens", "3", "--no-save")
     assert status == 0, err

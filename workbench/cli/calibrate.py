@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import json
 import sys
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
 from workbench.cli.layout import Column, table, terminal_width, wrap
-from workbench.cli.safely import complain, say
+from workbench.cli.safely import complain, json_text, say
 from workbench.cli.status import DONE, NOT_MEASURED
 from workbench.domain.variables import BadInput
 from workbench.session.calibrate import ITL_MS, STREAMS, TTFT_MS, Added, calibrate
@@ -39,7 +38,7 @@ def execute(namespace: argparse.Namespace) -> int:
     if streams == STREAMS:
         keep(results)
     if namespace.json:
-        say(json.dumps([added.table() for added in results], indent=2))
+        say(json_text([added.table() for added in results]))
     else:
         for line in calibration_lines(results, terminal_width()):
             say(line)

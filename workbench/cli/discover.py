@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import json
 from collections.abc import Sequence
 
 import msgspec
 
 from workbench.cli.layout import Column, cut, table, terminal_width, wrap
-from workbench.cli.safely import complain, say
+from workbench.cli.safely import complain, json_text, say
 from workbench.cli.status import DONE, NOT_MEASURED
 from workbench.domain.text import one_line
 from workbench.session.bench import FoundTarget
@@ -29,7 +28,7 @@ def execute(namespace: argparse.Namespace) -> int:
     found = asyncio.run(_find())
     good = [each for each in found if not each.trouble]
     if namespace.json:
-        say(json.dumps([msgspec.structs.asdict(each) for each in found], indent=2))
+        say(json_text([msgspec.structs.asdict(each) for each in found]))
     else:
         for line in found_lines(good, terminal_width()):
             say(line)

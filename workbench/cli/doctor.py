@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import argparse
-import json
 from typing import Any
 
 from workbench.cli.layout import terminal_width, wrap
-from workbench.cli.safely import say
+from workbench.cli.safely import json_text, say
 from workbench.cli.status import DONE
 from workbench.domain.text import one_line, visible
 from workbench.domain.variables import BadInput, show_value
@@ -28,7 +27,7 @@ def execute(namespace: argparse.Namespace) -> int:
     except ValueError as error:
         raise BadInput(f"--base-url: {error}") from None
     if namespace.json:
-        say(json.dumps(tables, indent=2, default=str))
+        say(json_text(tables))
         return DONE
     for line in doctor_lines(tables, terminal_width()):
         say(line)

@@ -15,6 +15,8 @@ VERBS = {
     "demo": "the screen on the built-in engine, measuring at once (--simulated: on the simulator)",
     "run": "measure one setting, a ladder or a sweep; print a table, save a session",
     "ab": "interleaved A/B of one variable, with a verdict",
+    "compare": "two sessions: checks, figures, verdict",
+    "baseline": "name a session, and check it again later: save, list, check",
     "show": "one session as a table and plots; without a name, the list of sessions",
     "rerun": "a session's plan again, from its record alone",
     "discover": "the servers and models that can be found",

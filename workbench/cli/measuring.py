@@ -19,8 +19,7 @@ from workbench.cli.notes import keeps_limits
 from workbench.cli.options import RunOptions, bench_options, plan_of, requests_of
 from workbench.cli.plots import plots
 from workbench.cli.progress import Progress
-from workbench.cli.safely import complain, say
-from workbench.cli.show import json_text
+from workbench.cli.safely import complain, json_text, say
 from workbench.cli.status import DONE, INTERRUPTED, MISSED
 from workbench.cli.summary import cold_start_lines, error_lines
 from workbench.cli.tables import cells_table, limits_of, verdict_lines
@@ -29,6 +28,7 @@ from workbench.domain.record import Record
 from workbench.domain.variables import BadInput, Setting
 from workbench.records.atomic import ready_folder
 from workbench.records.redact import redact_command
+from workbench.records.store import as_json
 from workbench.session.live_bench import LiveBench, make_bench
 
 SIGNALS = {"SIGINT": "stopped by Ctrl-C", "SIGTERM": "stopped by SIGTERM", "SIGHUP": "the terminal went away"}
@@ -51,8 +51,20 @@ def measure(order: Order) -> int:
 
     Raises BadInput, NoServer when nothing could be measured, SaveTrouble when it could not be saved.
     """
+    check_gates(order.options)
+    record = measured(order)
+    if record is None:
+        return INTERRUPTED
+    report(record, order.options)
+    return status_of(record, order.options)
+
+
+def measured(order: Order) -> Record | None:
+    """The record, partial when it was stopped; None, said on stderr, when it was stopped at once.
+
+    Raises BadInput, NoServer when nothing could be measured, SaveTrouble when it could not be saved.
+    """
     options = order.options
-    _check_gates(options)
     agreed = agree(options, order.plan(options.setting), order.requests_of)
     if options.sessions is not None:
         ready_folder(options.sessions)
@@ -64,12 +76,11 @@ def measure(order: Order) -> int:
     if record is None:
         kept = f"{progress.cells_done} finished cells are kept" if progress.cells_done else "nothing was measured"
         complain(f"interrupted at once: {kept}")
-        return INTERRUPTED
-    report(record, options)
-    return status_of(record, options)
+    return record
 
 
-def _check_gates(options: RunOptions) -> None:
+def check_gates(options: RunOptions) -> None:
+    """Raises BadInput for a gate on a verdict that can't be there."""
     for gate in options.gates:
         if gate.of_verdict and not options.varied:
             raise BadInput(f"--fail-on {gate.text!r}: there is a verdict only where something is varied")
@@ -131,7 +142,7 @@ def _heed_signals(bench: LiveBench, work: asyncio.Future[Record], progress: Prog
 def report(record: Record, options: RunOptions) -> None:
     """The result on stdout: the record as JSON, or table, cold start, errors and verdict, with plots on a terminal."""
     if options.json:
-        say(json_text(record))
+        say(json_text(as_json(record)))
         return
     width = terminal_width()
     lines = [*cells_table(record, width), *cold_start_lines(record, width)]

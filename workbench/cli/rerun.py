@@ -42,24 +42,24 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def execute(namespace: argparse.Namespace) -> int:
     """Measure again. Raises BadInput, NoServer, SaveTrouble."""
-    options = run_options(namespace)
-    if options.varied:
-        raise BadInput(
-            "rerun repeats what the record varied: to vary something else use `workbench run` or `workbench ab`"
-        )
     record = load(find(sessions_folder(namespace.sessions) or Path(), namespace.session))
+    return measure(order_again(record, run_options(namespace)))
+
+
+def order_again(record: Record, options: RunOptions) -> Order:
+    """What to measure so that a record is measured again, with the options that were typed. Raises BadInput."""
+    if options.varied:
+        raise BadInput("a re-run varies what the record varied: to vary something else use `workbench run`")
     plan = plan_again(record, options)
     arms = requests_again(record, options)
     prompts = record.plan.get("prompts", [])
     restored = {str(item["name"]): item for item in prompts if isinstance(item, dict) and "name" in item}
-    return measure(
-        Order(
-            options=with_target(record, plan, options),
-            plan=lambda setting: on_target(plan, setting),
-            requests_of=lambda _: arms,
-            # The very text that was sent then, unless another prompt was typed.
-            restored=None if "prompt" in options.given else restored,
-        )
+    return Order(
+        options=with_target(record, plan, options),
+        plan=lambda setting: on_target(plan, setting),
+        requests_of=lambda _: arms,
+        # The very text that was sent then, unless another prompt was typed.
+        restored=None if "prompt" in options.given else restored,
     )
 
 

@@ -7,6 +7,7 @@ import os
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from typing import Any
 
 from workbench.cli.status import BAD_INPUT, INTERRUPTED, NOT_MEASURED
 from workbench.domain.text import one_line
@@ -74,6 +75,15 @@ def say(text: str = "") -> None:
     """
     with _readers_may_leave():
         print(text)
+
+
+def json_text(value: Any) -> str:
+    """Plain values as JSON for a program to read: null for nan, and plain ASCII, so that nothing in it steers a terminal."""
+    import json
+
+    import msgspec
+
+    return json.dumps(json.loads(msgspec.json.encode(value)), indent=2)
 
 
 def _flush() -> None:

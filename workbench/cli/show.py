@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import json
 from pathlib import Path
 
 import msgspec
@@ -11,7 +10,7 @@ import msgspec
 from workbench.cli import plots, summary, tables
 from workbench.cli.layout import Column, cut, is_terminal, table, terminal_width
 from workbench.cli.options import sessions_folder
-from workbench.cli.safely import complain, say
+from workbench.cli.safely import complain, json_text, say
 from workbench.cli.status import DONE
 from workbench.domain.record import Record
 from workbench.domain.text import one_line
@@ -35,18 +34,13 @@ def execute(namespace: argparse.Namespace) -> int:
         return _list(folder, bool(namespace.json))
     record = load(find(folder, namespace.session))
     if namespace.json:
-        say(json_text(record))
+        say(json_text(as_json(record)))
         return DONE
     width = terminal_width()
     with_plots = namespace.plots or (is_terminal() and not namespace.no_plots)
     for line in show_lines(record, width, with_plots):
         say(line)
     return DONE
-
-
-def json_text(record: Record) -> str:
-    """The record as JSON, plain ASCII: nothing in it can steer a terminal."""
-    return json.dumps(as_json(record), allow_nan=False, indent=2)
 
 
 def show_lines(record: Record, width: int, with_plots: bool) -> list[str]:
@@ -71,7 +65,7 @@ def show_lines(record: Record, width: int, with_plots: bool) -> list[str]:
 def _list(folder: Path, with_json: bool) -> int:
     found = list_sessions(folder)
     if with_json:
-        say(json.dumps([{**msgspec.structs.asdict(each), "path": str(each.path)} for each in found], indent=2))
+        say(json_text([{**msgspec.structs.asdict(each), "path": str(each.path)} for each in found]))
         return DONE
     good = [each for each in found if not each.trouble]
     for each in found:

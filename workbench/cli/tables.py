@@ -177,9 +177,13 @@ def verdict_lines(verdict: Verdict, width: int) -> list[str]:
                 width,
             ),
         ]
-        for (_, kind), name in zip(kinds, names, strict=True):
-            if kind.note:
-                lines += wrap(f"{name}: {kind.note}", width, indent="  ", first="· ")
+        # What holds for several kinds is said once.
+        said: dict[str, list[str]] = {}
+        for item, name in zip(items, names, strict=True):
+            for part in filter(None, item.note.split("; ")):
+                said.setdefault(part, []).append(name)
+        for part, whose in said.items():
+            lines += wrap(f"{', '.join(whose)}: {part}", width, indent="  ", first="· ")
     for name, result in verdict.checks.items():
         if result != "pass":
             lines += wrap(f"{name}: {result}", width, indent="  ", first="! " if result.startswith("fail") else "? ")
