@@ -13,9 +13,10 @@ from typing import Any
 import msgspec
 
 from workbench import __version__
+from workbench.domain.checks import check_cell
 from workbench.domain.compare import judge_record
 from workbench.domain.plan import Plan, plan_table
-from workbench.domain.record import CellTable, Record, SessionTable
+from workbench.domain.record import Record, SessionTable
 from workbench.domain.variables import BadInput, Setting
 from workbench.engines.builtin import available
 from workbench.engines.discover import Found, discover
@@ -282,7 +283,7 @@ class LiveBench:
             machine=watch,
             open_saver=self._saver_opener(),
             judge=judge_record,
-            check_cell=_no_checks,
+            check_cell=check_cell,
             instrument=self._instrument,
         )
         self._run = SessionRun(job, services, record, listener)
@@ -344,10 +345,6 @@ def _prompt_table(prompt: Any) -> dict[str, Any]:
     if prompt.share is not None:
         table["share"] = prompt.share
     return {**table, "text": prompt.text}
-
-
-def _no_checks(cell: CellTable, record: Record) -> dict[str, str]:
-    return {}
 
 
 def make_bench(options: BenchOptions, on_notice: Callable[[Notice], None] = lambda notice: None) -> LiveBench:
