@@ -245,7 +245,7 @@ def _over_requests(rounds: Rounds, kind: str, basis: Basis) -> Interval | None:
         side = []
         for cell in cells:
             if kind == "throughput":
-                drawn = _throughput_draws(cell, rng)
+                drawn = _throughput_draws(cell, basis, rng)
             else:
                 values = requests_of(cell, kind, basis)
                 drawn = median_draws(values, rng) if len(values) >= FEWEST_REQUESTS else None
@@ -257,13 +257,22 @@ def _over_requests(rounds: Rounds, kind: str, basis: Basis) -> Interval | None:
     return draws_interval(ratio, draws[0], draws[1], min(len(rounds.a), len(rounds.b)))
 
 
-def _throughput_draws(cell: CellTable, rng: Random) -> list[float] | None:
-    """How a closed loop's throughput would vary with other requests of the same kind: tokens over busy time."""
+def _throughput_draws(cell: CellTable, basis: Basis, rng: Random) -> list[float] | None:
+    """How a closed loop's throughput would vary with other requests of the same kind.
+
+    Requests are drawn anew and give tokens over their busy time; times the requests in flight that is a throughput
+    (Little's law). The factor is taken from the cell itself, so that the draws lie around what was measured.
+    """
     pairs = zip(ok_column(cell, "output_tokens"), ok_column(cell, "total_ms"), strict=False)
     known = [(float(tokens), float(total)) for tokens, total in pairs if tokens and total]
     if len(known) < FEWEST_REQUESTS:
         return None
-    return rate_draws([each[0] for each in known], [each[1] for each in known], rng)
+    tokens, totals = [each[0] for each in known], [each[1] for each in known]
+    measured = round_figure(cell, "throughput", basis)
+    if measured is None:
+        return None
+    factor = measured * sum(totals) / sum(tokens)
+    return [factor * draw for draw in rate_draws(tokens, totals, rng)]
 
 
 WEIGHTIEST = (
