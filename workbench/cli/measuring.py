@@ -20,7 +20,7 @@ from workbench.cli.options import RunOptions, bench_options, plan_of, requests_o
 from workbench.cli.plots import plots
 from workbench.cli.progress import Progress
 from workbench.cli.safely import complain, json_text, say
-from workbench.cli.status import DONE, INTERRUPTED, MISSED
+from workbench.cli.status import BAD_INPUT, DONE, INTERRUPTED, MISSED
 from workbench.cli.summary import cold_start_lines, error_lines
 from workbench.cli.tables import cells_table, limits_of, verdict_lines
 from workbench.domain.plan import Plan, cells
@@ -37,25 +37,29 @@ SIGNALS = {"SIGINT": "stopped by Ctrl-C", "SIGTERM": "stopped by SIGTERM", "SIGH
 class Order(msgspec.Struct, kw_only=True):
     """What to measure: `plan` makes the plan of the setting that the target settled on; `requests_of` an arm's requests.
 
-    `restored`: the prompts of a record that is run again, by name.
+    `restored`: the prompts of a record that is run again, by name. `unsaved` is filled in: why the result is not on disk.
     """
 
     options: RunOptions
     plan: Callable[[Setting], Plan]
     requests_of: Callable[[Plan], dict[str, int]]
     restored: dict[str, Any] | None = None
+    unsaved: str = ""
 
 
 def measure(order: Order) -> int:
     """Measure, print, and say how it went.
 
-    Raises BadInput, NoServer when nothing could be measured, SaveTrouble when it could not be saved.
+    Raises BadInput, NoServer when nothing could be measured, SaveTrouble when the folder can't be used.
     """
     check_gates(order.options)
     record = measured(order)
     if record is None:
         return INTERRUPTED
     report(record, order.options)
+    if order.unsaved:
+        complain(order.unsaved)
+        return BAD_INPUT
     return status_of(record, order.options)
 
 
@@ -94,7 +98,9 @@ async def _measured(order: Order, agreed: bool, progress: Progress) -> Record | 
     work = asyncio.ensure_future(_work(bench, order, progress))
     _heed_signals(bench, work, progress)
     try:
-        return await work
+        record = await work
+        order.unsaved = bench.unsaved
+        return record
     except asyncio.CancelledError:
         return None
     finally:

@@ -104,7 +104,7 @@ class Burst:
         while self._building and not self.trouble and not self.stopped:
             self._ready_changed.clear()
             await self._ready_changed.wait()
-        if self.trouble:
+        if self.trouble or self.stopped:
             await self._end_tasks()
             return
         await self._pool.open_ahead(min(self._run.concurrency, len(self._ready)))

@@ -75,7 +75,15 @@ class Worker:
             self._client = Client(message)
             self._pool = Pool(self._client.origin, self._client.tls, message.timeouts.connect)
         elif isinstance(message, RunCell):
-            self._task = asyncio.get_running_loop().create_task(self._run(message))
+            if self._client is None or self._pool is None:
+                raise ValueError("a cell came before its server")
+
+            def finished(trace: RequestTrace) -> None:
+                self._output.send(Finished(cell=message.cell, trace=trace))
+
+            # Made at once: a Stop that follows on its heels must find it.
+            self._burst = Burst(self._client, self._pool, message, self._connect.timeouts, finished)
+            self._task = asyncio.get_running_loop().create_task(self._run(message, self._burst))
         elif isinstance(message, Stop) and self._burst is not None:
             self._burst.stop()
 
@@ -83,14 +91,7 @@ class Worker:
         if self._pool is not None:
             self._pool.close()
 
-    async def _run(self, run: RunCell) -> None:
-        if self._client is None or self._pool is None:
-            raise RuntimeError("a cell came before its server")
-
-        def finished(trace: RequestTrace) -> None:
-            self._output.send(Finished(cell=run.cell, trace=trace))
-
-        burst = self._burst = Burst(self._client, self._pool, run, self._connect.timeouts, finished)
+    async def _run(self, run: RunCell, burst: Burst) -> None:
         reporter = asyncio.ensure_future(self._report(run, burst))
         try:
             await burst.run()

@@ -68,6 +68,7 @@ class LiveBench:
         self._secrets: set[str] = set()
         self._tokenizer = None if options.tokenizer is None else FileTokenizer(options.tokenizer)
         self.environment: dict[str, Any] = {}
+        self.unsaved = ""
 
     async def targets(self) -> list[FoundTarget]:
         """Servers named in the settings or found on the usual ports; then the built-in engine when it is installed."""
@@ -290,13 +291,13 @@ class LiveBench:
         try:
             return await self._run.run()
         finally:
+            self.unsaved = self._run.unsaved
             self._run = None
             watch.close()
 
     def _new_record(self, plan: Plan, snapshot: EnvironmentSnapshot, name: str, notes: str) -> Record:
-        environment: dict[str, Any] = dict(snapshot.tables())
-        environment.pop("how", None)
         self.environment = dict(snapshot.tables())
+        environment = {name: table for name, table in self.environment.items() if name != "how"}
         return Record(
             session=SessionTable(
                 id="", name=name, started=rfc3339(), workbench=__version__, command=self.options.command, notes=notes

@@ -18,6 +18,7 @@ from workbench.domain.plan import CellPlan, cells
 from workbench.domain.record import CellTable, Record, Verdict, cell_table
 from workbench.domain.variables import assignment, show_value, value_of
 from workbench.measure.protocol import Snapshot
+from workbench.records.atomic import SaveTrouble
 from workbench.records.redact import redact_text
 from workbench.session.cells import CellRunner, Warmup, first_trouble
 from workbench.session.endpoint import Endpoint, NoServer, Target
@@ -74,7 +75,10 @@ class Services(msgspec.Struct, kw_only=True):
 
 
 class SessionRun:
-    """Runs one job. `run` returns the record, partial when it was stopped; it raises NoServer before anything counts."""
+    """Runs one job. `run` returns the record, partial when it was stopped; it raises NoServer before anything counts.
+
+    `unsaved`: why the record is not on disk as it stands, "" when it is.
+    """
 
     def __init__(self, job: Job, services: Services, record: Record, listener: Listener) -> None:
         self._job = job
@@ -87,6 +91,7 @@ class SessionRun:
         self._runner = CellRunner(job.plan, services.crew, services.target, job)
         self._saver: Saver | None = None
         self._stop_reason = ""
+        self.unsaved = ""
         self._started = 0.0
         self._seen_servers: dict[str, Endpoint] = {}
         self._nonce = secrets.token_hex(8)
@@ -164,6 +169,8 @@ class SessionRun:
         started = rfc3339()
         machine = self._services.machine
         start_ns = await asyncio.to_thread(machine.mark)
+        if self._runner.stopped:
+            return
         begun = perf_counter()
         self._ok = self._failed = 0
         polling = asyncio.create_task(self._poll_counters())
@@ -354,10 +361,16 @@ class SessionRun:
         open_saver = self._services.open_saver
         if open_saver is None or not self._record.cells:
             return
-        if self._saver is None:
-            self._saver = open_saver(self._record)
-        else:
-            self._saver.write(self._record)
+        try:
+            if self._saver is None:
+                self._saver = open_saver(self._record)
+            else:
+                self._saver.write(self._record)
+            self.unsaved = ""
+        except SaveTrouble as trouble:
+            # Measuring goes on: the disk may have room again when the next cell is over, and the result is shown anyway.
+            self.unsaved = str(trouble)
+            self._tell(Notice("warning", self.unsaved))
 
 
 def rfc3339() -> str:

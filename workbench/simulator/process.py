@@ -35,7 +35,12 @@ class SimulatorProcess:
         """Start it and wait until it listens; its base URL. Raises RuntimeError (one line) when it doesn't."""
         command = [sys.executable, "-m", "workbench.simulator", *to_arguments(self.options)]
         self._process = process = subprocess.Popen(
-            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+            command,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            # A Ctrl-C in the terminal stops the measurement; the server is ours to end, when it is over.
+            start_new_session=True,
         )
         assert process.stdout is not None
         assert process.stderr is not None
