@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 import pytest
 import tomli_w
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from workbench.domain.plan import (
@@ -204,6 +204,9 @@ def plans(draw: st.DrawFn) -> Plan:
 
 
 @given(plan=plans())
+@example(plan=Plan(baseline=Setting(), varied="seed", values=(None, 0), rounds=2))
+@example(plan=Plan(baseline=Setting(), varied="quant", values=("", "Q4_K_M"), rounds=2))
+@example(plan=Plan(baseline=Setting(), varied="temperature", values=(0.0, 1.0), rounds=2))
 def test_a_plan_comes_back_from_its_record(plan: Plan) -> None:
     table = tomllib.loads(tomli_w.dumps(plan_table(plan)))
     back = plan_from_table(table)

@@ -149,6 +149,13 @@ async def test_refusals_after_the_first_request_are_measured_too() -> None:
     assert record.cells[0].stats == {}
 
 
+async def test_a_server_that_has_answered_before_is_measured_though_it_refuses_now() -> None:
+    rig = Rig(ladder(1, 2), lambda run, number: refused_as("refused") if rig.record.cells else fine(run, number))
+    record = await rig.run()
+    assert (record.session.status, [cell.failed for cell in record.cells]) == ("complete", [0, 4])
+    assert record.cells[1].warmup_failed == record.cells[1].warmup == 3
+
+
 async def test_a_server_that_is_gone_between_two_cells_leaves_what_was_measured() -> None:
     target = ScriptedTarget()
 
