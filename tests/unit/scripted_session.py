@@ -38,6 +38,17 @@ def refused_as(error_class: str, error: str = "no") -> RequestTrace:
     return trace_of(sent=0, end=1, outcome="failed", error_class=error_class, error=error)
 
 
+SETTING = Setting(model="m", max_tokens=8)
+
+
+def plan_of(**fields: Any) -> Plan:
+    return Plan(**{"baseline": SETTING, "requests": 4, **fields})
+
+
+def ladder(*rungs: int, order: str = "", **fields: Any) -> Plan:
+    return plan_of(varied="concurrency", values=rungs, order=tuple(order), **fields)
+
+
 class ScriptedCrew:
     """Stands for the worker processes. A stopped burst ends with one cancelled request and sends no more."""
 
