@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from statistics import median
+from typing import Protocol
 
 import msgspec
 
@@ -174,13 +175,22 @@ def _within(figures: RequestFigures, limits: dict[str, float]) -> bool:
     return True
 
 
-def meets_limits(cell: CellFigures, limits: dict[str, float]) -> bool:
-    """Whether a cell meets its limits: the p95 (for decode_rate the p5 side: its minimum) does, and nothing failed."""
+class Limited(Protocol):
+    """What limits are held against: a cell's figures, or its stored table."""
+
+    ok: int
+    failed: int
+    stats: dict[str, Stats]
+
+
+def meets_limits(cell: Limited, limits: dict[str, float]) -> bool:
+    """Whether a cell meets its limits: the p95 (for decode_rate its minimum) does, nothing failed, and every ok request
+    has the figure."""
     if cell.failed or not cell.ok:
         return False
     for name, bound in limits.items():
         stats = cell.stats.get(name)
-        if stats is None or (stats.min < bound if name == "decode_rate" else stats.p95 > bound):
+        if stats is None or stats.n < cell.ok or (stats.min < bound if name == "decode_rate" else stats.p95 > bound):
             return False
     return True
 

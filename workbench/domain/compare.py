@@ -6,10 +6,10 @@ from typing import Any
 
 import msgspec
 
-from workbench.domain.cell import stats_of
+from workbench.domain.cell import meets_limits, stats_of
 from workbench.domain.checks import CheckResult, Pair, Side, check_pair, pair_in, pair_of, sides_of
 from workbench.domain.plan import plan_from_table
-from workbench.domain.record import CellTable, KindVerdict, Record, Verdict
+from workbench.domain.record import KindVerdict, Record, Verdict
 from workbench.domain.sentence import ASK_COMMAND, Story, sentence, side_label
 from workbench.domain.statistics import NOT_COMPARABLE, PRACTICAL
 from workbench.domain.text import one_line
@@ -317,19 +317,9 @@ def capacity_of(record: Record, rungs: set[int] | None = None) -> int | None:
     best = None
     for side in sides_of(record).values():
         rung = side.setting.concurrency
-        if (rungs is None or rung in rungs) and all(_meets(cell, side.limits) for cell in side.cells):
+        if (rungs is None or rung in rungs) and all(meets_limits(cell, side.limits) for cell in side.cells):
             best = max(best or 0, rung)
     return best
-
-
-def _meets(cell: CellTable, limits: dict[str, float]) -> bool:
-    if cell.failed or not cell.ok:
-        return False
-    for name, bound in limits.items():
-        stats = cell.stats.get(name)
-        if stats is None or (stats.min < bound if name == "decode_rate" else stats.p95 > bound):
-            return False
-    return True
 
 
 def _matched_step(judged: _Judged, varied: str, ask: str) -> dict[str, Any]:

@@ -20,7 +20,7 @@ TOO_LARGE = 32 * 1024 * 1024
 # multi-line here, so plain ones can be gathered; arrays of arrays and of tables stay as they are.
 _ARRAY = re.compile(r"= \[\n((?:    (?![{\[ ])[^\n]*,\n)+)\]")
 # What TOML lets stand raw in a string but what a terminal obeys: `cat` of a record must be harmless.
-_RAW = re.compile("[\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069\ufeff]")
+_RAW = re.compile("[\x7f-\x9f\u061c\u200e\u200f\u2028\u2029\u202a-\u202e\u2066-\u2069\ufeff]")
 _SURROGATE = re.compile("[\ud800-\udfff]")
 
 
