@@ -52,7 +52,8 @@ With one or two rounds a side nothing is known of the spread between rounds. The
 The tables below were made by `python benchmarks/calibrate_statistics.py`: each entry is the share of {runs:,} simulated A/Bs
 ({more:,} in the rows without a change) in which a call was made, in percent. In each simulation a round's figure is the
 truth times log-normal noise of the stated size, drawn anew for each round and side, times a slow drift that both sides
-share ({drift} over the session, and a wave of {wave}). The candidate is truly better by the stated change; rounds run in the order ABBA.
+share ({drift} over the session, and a wave of {wave}). The candidate is truly better by the stated change; rounds run in
+the order ABBA.
 
 A noise of 2 % between rounds is a quiet machine with one server on it, 10 % a busy one.
 """
@@ -170,9 +171,9 @@ def page(runs: int) -> str:
         "",
         "## In short",
         "",
-        f"- Identical sides are called faster or slower in {100 * worst:.1f} % of the A/Bs of the worst entry above (give or",
-        f"  take {error:.1f}, the simulation's own error): the 5 % that a 95 % interval promises, met where the noise is so",
-        f"  large that the practical threshold no longer helps. At up to 3 % noise it is at most {100 * quiet:.1f} %.",
+        f"- Identical sides are called faster or slower in {100 * worst:.1f} % of the A/Bs of the worst entry above (give",
+        f"  or take {error:.1f}, the simulation's own error): the 5 % that a 95 % interval promises, met where the noise is",
+        f"  so large that the practical threshold no longer helps. At up to 3 % noise it is at most {100 * quiet:.1f} %.",
         f"- 6 rounds, 3 % noise, identical sides: no difference shown in {100 * same[NO_DIFFERENCE]:.1f} %, a false call in "
         f"{100 * _false(same):.1f} %.",
         f"- 6 rounds, 3 % noise, a true 10 %: called in {100 * ten[FASTER]:.1f} %.",
