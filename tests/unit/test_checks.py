@@ -265,6 +265,11 @@ def test_few_failures_on_one_side_are_within_the_doubt():
     assert in_one(record)["failures"].result == "doubt"
 
 
+def test_one_failure_in_twenty_is_not_over_five_points():
+    record = made_ab("concurrency", (1, 4), (Truth(), Truth(failed=1)), n=20, rounds=1)
+    assert in_one(record)["failures"].result == "doubt"
+
+
 def test_empty_replies_are_named():
     check = in_one(made_ab("concurrency", (1, 4), (Truth(), Truth(empty=3))))["failures"]
     assert check.result == "doubt"

@@ -208,6 +208,16 @@ def test_one_run_each_ends_with_the_way_to_more():
     assert judged(record, ask=ASK_COMMAND).sentence.endswith("; one run each: run `workbench ab` to be sure")
 
 
+@pytest.mark.parametrize("figure", [0.0, -1.0, math.inf])
+def test_a_request_whose_figure_can_not_be_makes_no_ratio(figure: float):
+    record = made_ab("concurrency", (1, 4), (Truth(), Truth()), rounds=1)
+    column = record.cells[1].per_request["ttft_ms"]
+    column[:9] = [figure] * 9
+    found = judged(record).kinds["ttft"]
+    assert found.low is not None
+    assert 0 < found.low <= found.ratio <= found.high < math.inf
+
+
 def test_one_run_each_calls_only_wide_differences():
     near = made_ab("concurrency", (2, 2), (Truth(noise=0.001), Truth(rate=66, noise=0.001)), rounds=1)
     assert judged(near).kinds["decode_rate"].call != "faster"

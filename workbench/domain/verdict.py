@@ -81,7 +81,10 @@ def basis_of(pair: Pair) -> Basis:
 
 
 def requests_of(cell: CellTable, kind: str, basis: Basis) -> list[float]:
-    """One kind's figure of each ok request of a cell; empty where the record holds no requests."""
+    """One kind's figure of each ok request of a cell; empty where the record holds no requests.
+
+    What is no time or rate (0, below 0, infinite) is left out: a ratio needs figures above 0.
+    """
     names = ("ttft_ms", "total_ms", "tpot_ms", "decode_rate", "output_tokens", "characters")
     columns = {name: list(ok_column(cell, name)) for name in names}
     rows = zip(*(columns[name] or [None] * max(map(len, columns.values())) for name in names), strict=False)
@@ -101,7 +104,7 @@ def requests_of(cell: CellTable, kind: str, basis: Basis) -> list[float]:
             value = None if ttft is None or tpot is None else ttft + (basis.at - 1) * tpot
         elif ttft is not None and total is not None and tpot is not None and characters:
             value = ttft + basis.at * (total - ttft) / characters
-        if value is not None:
+        if value is not None and 0 < value < math.inf:
             found.append(float(value))
     return found
 
