@@ -199,8 +199,11 @@ def _factor(kind: KindVerdict) -> tuple[float, float | None, float | None]:
     return (ratio, kind.low, kind.high) if turn else (1 / ratio, 1 / kind.high, 1 / kind.low)
 
 
-def _sure(low: float | None, high: float | None) -> str:
-    return "" if low is None or high is None else f" (95% interval {interval(low, high)})"
+def _sure(story: Story, low: float | None, high: float | None) -> str:
+    """The interval in words. From one run a side it covers the spread between requests only, and says so."""
+    if low is None or high is None:
+        return ""
+    return f" ({'95% interval' if story.rounds > 1 else 'over these requests'} {interval(low, high)})"
 
 
 def _figures(story: Story, kind: str) -> str:
@@ -221,12 +224,12 @@ def _changed(story: Story, kind: str, short: bool = False) -> str:
     verdict = story.kinds[kind]
     factor, low, high = _factor(verdict)
     worse = verdict.call == SLOWER
-    sure = "" if short else _sure(low, high)
+    sure = "" if short else _sure(story, low, high)
     if kind == "throughput":
         unit = story.unit(kind)
         if worse:
             ratio, low, high = verdict.ratio or 1.0, verdict.low, verdict.high
-            return f"{times(ratio)} the {unit} per second{_where(story)}{'' if short else _sure(low, high)}."
+            return f"{times(ratio)} the {unit} per second{_where(story)}{'' if short else _sure(story, low, high)}."
         return f"{times(factor)} more {unit} per second{_where(story)}{sure}."
     name = {"decode_rate": "Decode", "request_time": _one_request(story)}.get(kind, NAMES[kind])
     text = f"{name} {times(factor)} {'slower' if worse else 'faster'}{sure}: {_figures(story, kind)}."
@@ -263,7 +266,7 @@ def _still_open(story: Story, kind: str) -> str:
     gain = (verdict.ratio or 1.0) if verdict.better == "higher" else 1 / (verdict.ratio or 1.0)
     needed = f", about {verdict.rounds_needed} rounds would tell" if verdict.rounds_needed else ""
     name = {"request_time": _one_request(story)}.get(kind, _named(kind))
-    return f"{name} undecided, {times(factor)} {'faster' if gain >= 1 else 'slower'}{_sure(low, high)}{needed}"
+    return f"{name} undecided, {times(factor)} {'faster' if gain >= 1 else 'slower'}{_sure(story, low, high)}{needed}"
 
 
 def _unchanged(story: Story, kinds: list[str]) -> str:
