@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any, Protocol
 
 import msgspec
@@ -18,7 +19,8 @@ class NoServer(Exception):
 class Endpoint(msgspec.Struct, kw_only=True):
     """A server ready for requests. `key` is for the Authorization header only. `body`: fields this server wants.
 
-    `table` is the record's `[[environment.server]]`; `unknown` maps a fact's name to the way to learn it.
+    `table` is the record's `[[environment.server]]`; `unknown` maps a fact's name to the way to learn it. `log`: where a
+    server that we started writes.
     """
 
     base_url: str
@@ -30,6 +32,7 @@ class Endpoint(msgspec.Struct, kw_only=True):
     table: dict[str, Any] = {}
     unknown: dict[str, str] = {}
     pid: int | None = None
+    log: Path | None = None
     fresh: bool = False
 
     def __repr__(self) -> str:

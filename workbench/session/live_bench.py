@@ -31,6 +31,7 @@ from workbench.session.endpoint import NoServer, Target
 from workbench.session.events import Listener, Notice, ServerView
 from workbench.session.fitness import instrument, kept
 from workbench.session.job import Job
+from workbench.session.launched import LaunchedTarget, Surroundings
 from workbench.session.options import BUILT_IN, SIMULATED, BenchOptions
 from workbench.session.prepare import prompts_for
 from workbench.session.runner import Saver, Services, SessionRun, rfc3339
@@ -180,11 +181,28 @@ class LiveBench:
         return BUILT_IN
 
     def _by_settings(self, name: str, item: TargetSettings) -> Opener:
+        launch = item.launch
+        if launch is not None:
+            self._secrets |= launch.secrets()
+
         async def open_target() -> Target:
             key = self._secret(read_key(item.key_env, item.key_file))
+            if launch is not None:
+                return LaunchedTarget(name, item, self._surroundings(item, key))
             return await self._server(name, item.url, key, item.ca_file, item.model, dict(item.facts))
 
         return open_target
+
+    def _surroundings(self, item: TargetSettings, key: str) -> Surroundings:
+        sessions = self.options.sessions
+        return Surroundings(
+            logs=Path(self._log_folder.name) if sessions is None else sessions / "logs",
+            secrets=self._secrets,
+            progress=lambda text: self._notice(Notice("progress", text)),
+            key=key,
+            ca_file=item.ca_file or self.options.ca_file,
+            declared={**item.facts, **self.options.declared},
+        )
 
     def _by_address(self, url: str) -> Opener:
         async def open_target() -> Target:
@@ -267,7 +285,9 @@ class LiveBench:
         watch = Watch(snapshot.gpus if snapshot.describes_server else None, endpoint.pid)
         record = self._new_record(plan, snapshot, name, notes)
         record.plan["prompts"] = [_prompt_table(item) for item in prompts.values()]
-        record.plan["targets"] = [{"name": self._set.name, "address": endpoint.base_url}]
+        record.plan["targets"] = self._set.tables(
+            [str(value) for value in plan.values] if plan.varied == "engine" else [], endpoint.base_url
+        )
         if requests_of:
             record.plan["requests_of"] = dict(requests_of)
         job = Job(

@@ -16,13 +16,14 @@ import msgspec
 from workbench.domain.plan import LIMITS, Positive
 from workbench.domain.text import one_line
 from workbench.domain.variables import BadInput
+from workbench.session.launch_profile import LaunchSettings, check
 
 FILE = "workbench.toml"
 SIZE_LIMIT = 1024 * 1024
 
 
 class TargetSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """One `[targets.NAME]`."""
+    """One `[targets.NAME]`. `launch`: how its server is started when it isn't running."""
 
     url: str
     model: str = ""
@@ -32,6 +33,7 @@ class TargetSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
     key_file: str = ""
     ca_file: str = ""
     facts: dict[str, str | int | float | bool] = {}
+    launch: LaunchSettings | None = None
 
 
 class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -71,6 +73,12 @@ def load_settings(path: Path | None = None) -> Settings:
         raise BadInput(f"{name}: {one_line(str(error))}") from None
     except OSError as error:
         raise BadInput(f"{name}: can't be read: {error.strerror}") from None
+    for target, item in settings.targets.items():
+        try:
+            if item.launch is not None:
+                check(item.launch, item.model, item.quant)
+        except BadInput as error:
+            raise BadInput(f"{name}: targets.{one_line(target, 60)}.launch: {error}") from None
     for limit, bound in settings.limits.items():
         if limit not in LIMITS:
             raise BadInput(f"{name}: no such limit: {one_line(limit)}; it is one of {', '.join(LIMITS)}")

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
+from typing import Any
 
 import msgspec
 
@@ -10,6 +11,7 @@ from workbench.domain.variables import Setting
 from workbench.session.bench import Choice
 from workbench.session.endpoint import Endpoint, NoServer, Target
 from workbench.session.events import CountersView
+from workbench.session.launched import LaunchedTarget
 
 Opener = Callable[[], Awaitable[Target]]
 
@@ -20,15 +22,23 @@ class TargetSet:
     def __init__(self, openers: dict[str, Opener], name: str, first: Target) -> None:
         self._openers = openers
         self._open: dict[str, Target] = {name: first}
+        self._asked = self._settled = Setting(engine=name)
         self.name = name
 
     async def use(self, name: str) -> Target:
-        """The named target becomes the one in use. Raises NoServer."""
+        """The named target becomes the one in use; what we started for the one before is stopped. Raises NoServer."""
+        target = await self._opened(name)
+        if name != self.name:
+            # Two servers of ours would share the machine. One that was running before stays: closing doesn't stop it.
+            await self._open[self.name].close()
+        self.name = name
+        return target
+
+    async def _opened(self, name: str) -> Target:
         if name not in self._openers:
             raise NoServer(f"no such target: {name}; there are: {', '.join(self._openers)}")
         if name not in self._open:
             self._open[name] = await self._openers[name]()
-        self.name = name
         return self._open[name]
 
     def _of(self, setting: Setting) -> str:
@@ -37,19 +47,46 @@ class TargetSet:
     async def settle(self, setting: Setting) -> Setting:
         name = self._of(setting)
         settled = await (await self.use(name)).settle(setting)
-        return msgspec.structs.replace(settled, engine=name)
+        self._asked, self._settled = setting, msgspec.structs.replace(settled, engine=name)
+        return self._settled
+
+    async def _there(self, target: Target, setting: Setting) -> Setting:
+        """The setting for a target. A model or quant that nobody asked for, but that another target settled on, is an
+        address there: here this target's own model stands, and the quant where there is such a one."""
+        asked, settled = self._asked, self._settled
+        if self._of(setting) == settled.engine:
+            return setting
+        model, quant = setting.model, setting.quant
+        if not asked.model and model == settled.model:
+            model = ""
+        if not asked.quant and quant == settled.quant:
+            known = await target.choices("quant", setting)
+            quant = quant if any(str(choice.value).casefold() == quant.casefold() for choice in known) else ""
+        return msgspec.structs.replace(setting, model=model, quant=quant)
 
     async def endpoint(self, setting: Setting) -> Endpoint:
         """The server for the setting. A model or quant chosen on another engine is kept only where it exists here."""
-        return await (await self.use(self._of(setting))).endpoint(setting)
+        target = await self.use(self._of(setting))
+        return await target.endpoint(await self._there(target, setting))
 
     async def look_again(self, setting: Setting) -> Endpoint:
-        return await (await self.use(self._of(setting))).look_again(setting)
+        target = await self.use(self._of(setting))
+        return await target.look_again(await self._there(target, setting))
 
     async def choices(self, variable: str, setting: Setting) -> list[Choice]:
         if variable == "engine":
             return [Choice(value=name) for name in self._openers]
-        return await (await self.use(self._of(setting))).choices(variable, setting)
+        return await (await self._opened(self._of(setting))).choices(variable, setting)
+
+    def tables(self, names: Iterable[str], address: str) -> list[dict[str, Any]]:
+        """The record's `[[plan.targets]]`: the one in use at its address, then the others of `names` that can be opened."""
+        others = [name for name in dict.fromkeys(names) if name in self._openers and name != self.name]
+        tables: list[dict[str, Any]] = [{"name": self.name, "address": address}, *({"name": name} for name in others)]
+        for table in tables:
+            target = self._open.get(table["name"])
+            if isinstance(target, LaunchedTarget):
+                table |= {"address": target.address, "launch": target.launch_table()}
+        return tables
 
     async def counters(self) -> CountersView | None:
         target = self._open.get(self.name)
