@@ -23,6 +23,10 @@ class Note(msgspec.Struct, frozen=True):
     detail: str = ""
 
 
+SAID_ABOVE = ("failures", "client", "sample-size")
+"""Checks of a cell that the notes of its own figures already tell."""
+
+
 def is_steady(cell: CellTable) -> bool:
     """Whether the throughput of the steady window stands for the cell."""
     return cell.steady_throughput is not None and (cell.steady_share or 0.0) >= STEADY_ENOUGH
@@ -34,7 +38,8 @@ def cell_notes(cell: CellTable, limits: dict[str, float]) -> list[Note]:
     for part in (_failures, _client, _concurrency, _tokens, _length, _sample):
         notes += part(cell)
     notes += _limits(cell, limits)
-    notes += [Note(f"{name}: {text}") for name, text in cell.checks.items() if text != "pass"]
+    checks = [(name, text) for name, text in cell.checks.items() if text != "pass" and name not in SAID_ABOVE]
+    notes += [Note(f"{name}: {text}") for name, text in checks]
     return notes
 
 

@@ -210,14 +210,15 @@ def _jitter(figures: Sequence[RequestFigures]) -> float | None:
 def cell_figures(
     traces: Sequence[RequestTrace],
     *,
-    concurrency: int = 1,
+    concurrency: int | None = 1,
     limits: dict[str, float] | None = None,
     template_tokens: int = 0,
     duration_end_ns: int | None = None,
 ) -> CellFigures:
     """Derive a cell's figures from the raw traces of its measured requests (warm-up left out by the caller).
 
-    `duration_end_ns`: the end of the steady window when the cell ran for a stated time.
+    `concurrency`: the number in flight asked for, None in an open loop, which has no steady window. `duration_end_ns`: the
+    end of that window when the cell ran for a stated time.
     """
     source = common_source(traces)
     figures = [request_figures(trace, source, template_tokens) for trace in traces]
@@ -238,7 +239,7 @@ def cell_figures(
     whole = sum(tokens)
     partial = sum(count for item, count in zip(figures, tokens, strict=True) if item.outcome != "ok")
     peak, mean = in_flight(traces)
-    steady_start = _reached_at(traces, concurrency)
+    steady_start = None if concurrency is None else _reached_at(traces, concurrency)
     steady_stop = duration_end_ns if duration_end_ns is not None else max(sends, default=None)
     steady = steady_share = None
     if steady_start is not None and steady_stop is not None and steady_stop > steady_start and whole:

@@ -197,7 +197,7 @@ class CellRunner:
             template = await self._template_tokens(endpoint, cell.setting)
         figures = cell_figures(
             run.traces,
-            concurrency=cell.setting.concurrency,
+            concurrency=cell.setting.concurrency if self._plan.arrival == "closed" else None,
             limits=dict(self._plan.limits),
             template_tokens=template,
             duration_end_ns=run.duration_end_ns,
