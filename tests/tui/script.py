@@ -159,11 +159,15 @@ def _row(trace: RequestTrace, now_ns: int) -> Row:
 
 
 def events(
-    plan: Plan, world: World = USUAL, name: str = "", stopped: Callable[[], bool] = lambda: False
+    plan: Plan,
+    world: World = USUAL,
+    name: str = "",
+    stopped: Callable[[], bool] = lambda: False,
+    requests_of: dict[str, int] | None = None,
 ) -> Iterator[tuple[float, Event]]:
     """(seconds since the start, event), in order. `stopped` is asked before each event."""
     draw = random.Random(world.seed)
-    planned = cells(plan)
+    planned = cells(plan, requests_of)
     record = Record(
         session=SessionTable(id="made-up", name=name, started="2026-03-02T10:00:00+00:00", workbench="0"),
         plan=plan_table(plan),

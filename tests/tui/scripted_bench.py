@@ -4,6 +4,7 @@ for (discovery, engines, workers, disk) is what a test of the screen can't have 
 from __future__ import annotations
 
 import asyncio
+from typing import Any
 
 import msgspec
 
@@ -46,6 +47,7 @@ class ScriptedBench:
         self.plans: list[Plan] = []
         self.connected: list[str] = []
         self.closed = False
+        self.environment: dict[str, Any] = {}
         self.stop_reason = ""
 
     async def targets(self) -> list[FoundTarget]:
@@ -71,12 +73,20 @@ class ScriptedBench:
         }
         return [Choice(value=value) for value in lists.get(variable, [])]
 
-    async def measure(self, plan: Plan, listener: Listener, *, name: str = "", notes: str = "") -> Record:
+    async def measure(
+        self,
+        plan: Plan,
+        listener: Listener,
+        *,
+        name: str = "",
+        notes: str = "",
+        requests_of: dict[str, int] | None = None,
+    ) -> Record:
         self.plans.append(plan)
         self.stop_reason = ""
         clock = 0.0
         record: Record | None = None
-        for at, event in script.events(plan, self.world, name, lambda: bool(self.stop_reason)):
+        for at, event in script.events(plan, self.world, name, lambda: bool(self.stop_reason), requests_of):
             if at > clock:
                 await asyncio.sleep((at - clock) / self.pace if self.pace else 0)
                 clock = at

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import os
 import signal
+import sys
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from textual.app import App, SystemCommand
 from textual.binding import Binding, BindingType
@@ -19,20 +21,22 @@ from workbench.domain.plan import Plan
 from workbench.domain.record import Record
 from workbench.domain.text import one_line
 from workbench.domain.variables import BadInput, Setting
-from workbench.session.bench import Bench, FoundTarget
+from workbench.session.bench import FoundTarget
 from workbench.session.endpoint import NoServer
 from workbench.session.events import ServerView
 from workbench.session.options import BUILT_IN, SIMULATED
 from workbench.tui import themes
-from workbench.tui.experiment import Experiment, compare_sentence
+from workbench.tui.experiment import Compare, Experiment, ScreenBench, compare
 from workbench.tui.glyphs import ascii_wanted
 from workbench.tui.model import CellSummary, LiveModel
 from workbench.tui.plainfilter import PlainFilter
 from workbench.tui.plans import PlanDefaults, mode_of
 from workbench.tui.screens.live import LiveScreen
+from workbench.tui.terminal import log_file, own_terminal
 
 REPAINT_S = 0.25
 INTERRUPTED = 130
+CRASHED = 1
 OURS = (BUILT_IN, SIMULATED)
 
 
@@ -55,7 +59,7 @@ class WorkbenchApp(App[int]):
 
     def __init__(
         self,
-        bench: Bench,
+        bench: ScreenBench,
         *,
         run_at_once: bool = False,
         target: str | None = None,
@@ -63,7 +67,7 @@ class WorkbenchApp(App[int]):
         sessions: Path | None = None,
         theme: str = "",
         keys: Mapping[str, str] | None = None,
-        compare: Callable[[Record, Record], str] = compare_sentence,
+        compare: Compare = compare,
         environ: Mapping[str, str] = os.environ,
         model: LiveModel | None = None,
         replay: Record | None = None,
@@ -86,15 +90,37 @@ class WorkbenchApp(App[int]):
         self._theme_asked = theme
         self._measuring: Worker[None] | None = None
         self._leaving = False
+        self._crash = ""
         self._replay_stopped = False
         self._before_replay: tuple[Setting | None, Setting | None, CellSummary | None, ServerView | None] | None = None
-        self.look = themes.look_of(themes.DEFAULT)
+        for known in themes.textual_themes():
+            self.register_theme(known)
+        # Before the first frame: a change of theme later parses every stylesheet again.
+        self.theme = self._first_theme()
+        self.look = themes.look_of(self.theme, self.no_color)
+
+    def run(self, **options: Any) -> int | None:
+        """Run in this terminal and give back the exit status. The mouse is left to the terminal: its own selection and
+        copying go on working, and a wheel still scrolls."""
+        log = log_file()
+        with own_terminal(log):
+            status = super().run(**{"mouse": False, **options})
+        if self._crash:
+            print(f"workbench: {self._crash}; the log: {log}", file=sys.stderr)
+            return CRASHED
+        return status
+
+    def _fatal_error(self) -> None:
+        """An error of our own: the traceback goes to the log, one line to the terminal."""
+        error = sys.exc_info()[1] or self._exception
+        if error is not None:
+            self.log_error(error)
+        self._crash = f"the screen ended by an error of its own ({type(error).__name__}); finished cells are saved"
+        self._close_messages_no_wait()
 
     # Looks
 
     def on_load(self) -> None:
-        for theme in themes.textual_themes():
-            self.register_theme(theme)
         if self._keys:
             self.set_keymap(self._keys)
 
@@ -122,8 +148,6 @@ class WorkbenchApp(App[int]):
     # Life
 
     async def on_mount(self) -> None:
-        self.theme = self._first_theme()
-        self.look = themes.look_of(self.theme, self.no_color)
         loop = asyncio.get_running_loop()
         for number in (signal.SIGHUP, signal.SIGTERM):
             loop.add_signal_handler(number, self._hung_up, signal.Signals(number).name)
@@ -203,8 +227,6 @@ class WorkbenchApp(App[int]):
 
     def log_error(self, error: BaseException) -> None:
         """Keep a traceback where it can be read later; the screen shows one line."""
-        import logging
-
         logging.getLogger("workbench.tui").error("unexpected", exc_info=error)
 
     # Records

@@ -140,8 +140,10 @@ def chart(
     span = hi - lo if hi > lo else 1.0
 
     def place(x: float, y: float) -> tuple[int, int]:
+        # 0 is the axis line itself, `top` the middle of the first row, where its label stands.
         across = min(wide - 1, max(0, round((x - lo) / span * (wide - 1))))
-        return across, min(high - 1, max(0, round(y / top * (high - 1)) if top else 0))
+        above = y / top * plot_height if top > 0 else 0.0
+        return across, min(high - 1, max(0, round((above - 0.5) * canvas.down - 0.5)))
 
     reduced = reduce_to([p for p in points if lo <= p[0] <= hi], plot_width, lo, lo + span)
     placed = [place(x, y) for x, y in reduced]
@@ -157,11 +159,11 @@ def chart(
 
     base_row = None
     if baseline is not None and top > 0:
-        base_row = plot_height - 1 - min(plot_height - 1, max(0, int(min(baseline / top, 1.0) * (plot_height - 1e-9))))
-    middle = plot_height // 2 if plot_height >= 4 else None
+        base_row = min(plot_height - 1, max(0, plot_height - round(baseline / top * plot_height)))
+    middle = plot_height // 2 if plot_height >= 4 and plot_height % 2 == 0 else None
     lines, inks = [], []
     for row in range(plot_height):
-        label = axis_label(top) if row == 0 else axis_label(top * (1 - row / plot_height)) if row == middle else ""
+        label = axis_label(top) if row == 0 else axis_label(top / 2) if row == middle else ""
         chars = [canvas.char(row, column) for column in range(plot_width)]
         ink = ["s" if char != " " else " " for char in chars]
         if row == base_row:
@@ -228,9 +230,7 @@ def sparkline(values: Sequence[float], width: int, top: float, ascii_only: bool 
     return line.rjust(width)
 
 
-def bar(share: float | None, width: int) -> str:
-    """A share 0..1 as a bar of `width` cells; blank when absent."""
-    if share is None or width < 1:
-        return " " * max(width, 0)
+def bar(share: float, width: int) -> tuple[str, str]:
+    """A share 0..1 as the full and the empty part of a bar of `width` cells."""
     full = min(width, max(0, round(share * width)))
-    return "█" * full + "░" * (width - full)
+    return "█" * full, "░" * (width - full)

@@ -7,9 +7,10 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from typing import Any, Protocol
 
 from workbench.domain.plan import Plan, plan_from_table
-from workbench.domain.record import CellTable, Record
+from workbench.domain.record import CellTable, Record, Verdict
 from workbench.domain.text import one_line
 from workbench.domain.variables import (
     BadInput,
@@ -21,21 +22,24 @@ from workbench.domain.variables import (
     value_of,
     with_value,
 )
+from workbench.records.atomic import SaveTrouble
 from workbench.session.bench import Bench, Choice
 from workbench.session.endpoint import NoServer
+from workbench.session.events import Listener
 from workbench.session.workers import WorkerTrouble
 from workbench.tui import figures as fmt
 from workbench.tui.model import CellSummary, LiveModel
-from workbench.tui.plans import STEPS, PlanDefaults, plan_for, steps_from
+from workbench.tui.plans import STEPS, PlanDefaults, plan_for, requests_of_arms, steps_from
 
-ONE_RUN_EACH = "One run each: press a for an A/B."
+Compare = Callable[[Record, Record], Verdict]
 
 
-def compare_sentence(a: Record, b: Record) -> str:
-    """What changed between two records, as the domain words it."""
+def compare(a: Record, b: Record) -> Verdict:
+    """What changed between two records, as the domain says it. Raises BadInput when one has no finished cell."""
     from workbench.domain.compare import compare_records
+    from workbench.domain.sentence import ASK_SCREEN
 
-    return compare_records(a, b).sentence
+    return compare_records(a, b, ask=ASK_SCREEN).verdict()
 
 
 def summary_of_table(cell: CellTable) -> CellSummary:
@@ -60,15 +64,32 @@ def summary_of_table(cell: CellTable) -> CellSummary:
     )
 
 
+class ScreenBench(Bench, Protocol):
+    """What the screen asks of a bench besides: its own number of requests for each side, and the facts it has found."""
+
+    environment: dict[str, Any]
+
+    async def measure(
+        self,
+        plan: Plan,
+        listener: Listener,
+        *,
+        name: str = "",
+        notes: str = "",
+        requests_of: dict[str, int] | None = None,
+    ) -> Record:
+        """As `Bench.measure`; `requests_of` gives an arm its own number of requests."""
+
+
 class Experiment:
-    """What is held still, what is flipped, and the run under way. `compare` words the difference of two records."""
+    """What is held still, what is flipped, and the run under way. `compare` judges two records."""
 
     def __init__(
         self,
-        bench: Bench,
+        bench: ScreenBench,
         model: LiveModel,
         defaults: PlanDefaults,
-        compare: Callable[[Record, Record], str] = compare_sentence,
+        compare: Compare = compare,
     ) -> None:
         self._bench = bench
         self.model = model
@@ -189,11 +210,11 @@ class Experiment:
             raise BadInput(self.model.alert)
         return plan_for(mode, setting, self.model.baseline, self.defaults)
 
-    async def measure(self, mode: str, plan: Plan | None = None) -> None:
+    async def measure(self, mode: str, given: Plan | None = None) -> None:
         """Run a mode's plan (or one given, from a record) and say what came of it. Never raises for what a user meets."""
         model = self.model
         try:
-            plan = plan if plan is not None else self.plan(mode)
+            plan = given if given is not None else self.plan(mode)
         except BadInput as trouble:
             model.alert = str(trouble)
             model.touch("verdict")
@@ -202,8 +223,9 @@ class Experiment:
         model.replay = False
         model.begin(mode)
         try:
-            record = await self._bench.measure(plan, model.receive)
-        except (BadInput, NoServer, WorkerTrouble) as trouble:
+            requests_of = requests_of_arms(plan, self.defaults) if given is None else {}
+            record = await self._bench.measure(plan, model.receive, requests_of=requests_of)
+        except (BadInput, NoServer, WorkerTrouble, SaveTrouble) as trouble:
             model.alert = one_line(str(trouble))
             return
         finally:
@@ -233,8 +255,11 @@ class Experiment:
                 model.sentence = _first_sentence(summary_of_table(cell))
                 model.hint = "Pinned as the baseline. Flip one variable with ← → and press r."
         else:
-            sentence = await asyncio.to_thread(self._compare, self.baseline_record, record)
-            model.sentence = sentence if "press a" in sentence or not model.differing else f"{sentence} {ONE_RUN_EACH}"
+            try:
+                model.verdict = await asyncio.to_thread(self._compare, self.baseline_record, record)
+                model.sentence = model.verdict.sentence
+            except BadInput as trouble:
+                model.alert = str(trouble)
         model.touch()
 
     def adopt(self, record: Record) -> Plan:

@@ -118,7 +118,7 @@ class LiveModel:
         self.planned: list[CellPlan] = []
         self.cell: CellPlan | None = None
         self.number = self.of = 0
-        self.phase = ""
+        self._enter("")
         self.status = ""
         self.eta_s: float | None = None
         self.elapsed_s = 0.0
@@ -147,6 +147,15 @@ class LiveModel:
     def session_elapsed(self) -> float:
         """Seconds since the measurement was asked for."""
         return self._clock() - self._began
+
+    @property
+    def phase_elapsed(self) -> float:
+        """Seconds since the phase began."""
+        return self._clock() - self._phase_began
+
+    def _enter(self, phase: str) -> None:
+        self.phase = phase
+        self._phase_began = self._clock()
 
     def touch(self, *panes: str) -> None:
         """These panes' content has changed; with no name, all of them."""
@@ -232,7 +241,7 @@ class LiveModel:
         self._reset_session()
         self.mode = mode
         self.running, self.stopping = True, False
-        self.phase = "starting"
+        self._enter("starting")
         self.sentence = self.alert = self.hint = self.notice = self.saved_path = ""
         self.requests.clear()
         self.touch()
@@ -270,7 +279,8 @@ class LiveModel:
         if event.phase == "measuring" and not self.soak:
             self.cell_began = self._clock()
         self.cell = event.cell
-        self.number, self.of, self.phase = event.number, event.of, event.phase
+        self.number, self.of = event.number, event.of
+        self._enter(event.phase)
         if event.eta_s is not None:
             self._say_eta(event.eta_s)
         self.touch()
@@ -281,12 +291,14 @@ class LiveModel:
         self.sent, self.in_flight = event.sent, event.in_flight
         self.lag_p99_ms = event.lag_p99_ms
         self.tokens_rate, self.each = event.tokens_rate, event.each
-        self.rates.append((now, event.tokens_rate))
+        measuring = event.phase == "measuring"
+        if measuring:
+            self.rates.append((now, event.tokens_rate))
         self._say_eta(event.eta_s)
-        for row in event.rows:
+        for row in event.rows if measuring else ():
             if row.ttft_ms is not None and row.index not in self._early:
                 self._early[row.index] = (now, row.ttft_ms)
-        self.requests.rows(event.cell, event.rows)
+        self.requests.rows(event.cell, event.rows, not measuring)
         if event.memory:
             self.memory = event.memory
         if event.counters is not None:

@@ -6,7 +6,7 @@ import random
 
 import msgspec
 
-from workbench.domain.plan import Arrival, Plan, Timeouts, default_requests, interleaved
+from workbench.domain.plan import Arrival, Plan, Timeouts, arm_settings, default_requests, interleaved
 from workbench.domain.variables import BadInput, Setting, VariableValue, differences, value_of, with_value
 
 LADDER: tuple[int, ...] = (1, 4, 8, 16, 32)
@@ -101,6 +101,14 @@ def plan_for(mode: str, setting: Setting, baseline: Setting | None, defaults: Pl
         until=defaults.until,
         **common,  # type: ignore[arg-type]
     )
+
+
+def requests_of_arms(plan: Plan, defaults: PlanDefaults) -> dict[str, int]:
+    """Requests of each arm where they were not asked for and concurrency is what varies: enough for each, no more."""
+    if plan.varied != "concurrency" or defaults.requests is not None or plan.duration is not None:
+        return {}
+    ab = mode_of(plan) == "ab"
+    return {arm: default_requests(setting.concurrency, ab) for arm, setting in arm_settings(plan).items()}
 
 
 def mode_of(plan: Plan) -> str:

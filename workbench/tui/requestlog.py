@@ -122,10 +122,10 @@ class RequestLog:
             found = self._by_key[key] = self._append(Entry(self._requests, key))
         return found
 
-    def rows(self, cell: int, rows: list[Row]) -> None:
+    def rows(self, cell: int, rows: list[Row], warmup: bool = False) -> None:
         """Requests in flight, as the worker sees them, the newest first. One that has ended meanwhile is left alone."""
         for row in reversed(rows):
-            entry = self._entry((cell, row.index, False))
+            entry = self._entry((cell, row.index, warmup))
             if entry.over:
                 continue
             entry.state = "waiting" if row.state in WAITING else row.state
@@ -153,9 +153,11 @@ class RequestLog:
             entry.page = max(0, entry.page - excess)
 
     def ended(self, cell: int, figures: RequestFigures, trace: RequestTrace, warmup: bool) -> Entry:
-        """A request has ended; warm-up requests are numbered apart by their own key."""
-        key = (cell, -self._appended if warmup else figures.index, warmup)
-        entry = self._entry(key)
+        """A request has ended."""
+        entry = self._entry((cell, figures.index, warmup))
+        if warmup:
+            # The bursts of a warm-up each count from 0.
+            self._by_key.pop(entry.key, None)
         entry.figures = figures
         entry.state = "warm-up" if warmup and figures.outcome == "ok" else figures.outcome
         if figures.outcome == "failed":

@@ -84,12 +84,5 @@ class OverScreen(Screen[None]):
             for pane in self.query(Pane):
                 pane.repaint_whole()
 
-    def refresh_keys(self) -> None:
-        self.refresh_bindings()
-        self.query_one(Keys).repaint()
-
-    def on_screen_resume(self) -> None:
-        self.query_one(Keys).repaint()
-
     def action_back(self) -> None:
         self.app.pop_screen()

@@ -28,7 +28,7 @@ class ChooseScreen(OverScreen):
 
     name_shown = "servers"
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("enter", "use", "Use", id="choose.use", tooltip="Measure this server"),
+        Binding("enter", "use", "Use", key_display="Enter", id="choose.use", tooltip="Measure this server"),
         Binding("b", "built_in", "Built-in engine", id="choose.built_in", tooltip="Use the built-in engine"),
         Binding("r", "look", "Look again", id="choose.look", tooltip="Look for servers again"),
         Binding("q", "app.leave_now", "Quit", id="choose.quit", tooltip="Quit"),
@@ -48,7 +48,7 @@ class ChooseScreen(OverScreen):
         listing = self.query_one(Listing)
         listing.show([self._row(target) for target in self._targets])
         self.query_one(Reader).remake()
-        self.refresh_keys()
+        self.refresh_bindings()
 
     @property
     def _targets(self) -> list[FoundTarget]:

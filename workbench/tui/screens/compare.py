@@ -3,29 +3,35 @@
 from __future__ import annotations
 
 import asyncio
+from typing import TYPE_CHECKING
 
 from textual.app import ComposeResult
 
-from workbench.domain.record import CellTable, Record, Verdict
+from workbench.domain.record import Record
 from workbench.domain.text import one_line
 from workbench.domain.variables import BadInput, show_value
 from workbench.tui import figures as fmt
-from workbench.tui.experiment import summary_of_table
-from workbench.tui.model import CellSummary
 from workbench.tui.screens.base import OverScreen
 from workbench.tui.screens.verdict import kinds_table
 from workbench.tui.widgets.pane import Line, fit, right
 from workbench.tui.widgets.reader import Reader, named, paragraph
 
-ROWS = (
-    ("ok", "ok", fmt.count),
-    ("failed", "failed", fmt.count),
-    ("TTFT p50, ms", "ttft_p50", fmt.milliseconds),
-    ("TTFT max, ms", "ttft_max", fmt.milliseconds),
-    ("request p50, ms", "total_p50", fmt.milliseconds),
-    ("tokens/s each", "each", fmt.rate),
-    ("tokens/s all", "throughput", fmt.rate),
-)
+if TYPE_CHECKING:
+    from workbench.domain.compare import Comparison
+
+NAMES = {
+    "ttft_ms": "TTFT",
+    "ttfa_ms": "first answer",
+    "total_ms": "request time",
+    "tpot_ms": "time a token",
+    "decode_rate": "rate each",
+    "throughput": "rate in all",
+    "output_tokens": "output",
+    "prompt_tokens": "prompt",
+    "cached_tokens": "cached",
+    "success_rate": "succeeded",
+}
+ORDER = {"fail": 0, "doubt": 1, "pass": 2}
 
 
 class CompareScreen(OverScreen):
@@ -36,10 +42,8 @@ class CompareScreen(OverScreen):
     def __init__(self, a: Record, b: Record) -> None:
         super().__init__()
         self._a, self._b = a, b
-        self._verdict: Verdict | None = None
-        self._checks: list[tuple[str, str, str, str]] = []
+        self._comparison: Comparison | None = None
         self._trouble = ""
-        self._done = False
 
     def body(self) -> ComposeResult:
         yield Reader("A and B", self._document, id="compare")
@@ -47,19 +51,17 @@ class CompareScreen(OverScreen):
     async def on_mount(self) -> None:
         self.remark("comparing")
         try:
-            await asyncio.to_thread(self._compare)
+            self._comparison = await asyncio.to_thread(self._compare)
         except BadInput as trouble:
             self._trouble = str(trouble)
-        self._done = True
         self.remark("")
         self.query_one(Reader).remake()
 
-    def _compare(self) -> None:
+    def _compare(self) -> Comparison:
         from workbench.domain.compare import compare_records
+        from workbench.domain.sentence import ASK_SCREEN
 
-        comparison = compare_records(self._a, self._b)
-        self._checks = [(check.name, check.result, check.evidence, check.remedy) for check in comparison.checks]
-        self._verdict = Verdict(sentence=comparison.sentence, kinds=comparison.verdict)
+        return compare_records(self._a, self._b, ask=ASK_SCREEN)
 
     def _document(self, width: int) -> list[Line]:
         look = self.workbench.look
@@ -68,25 +70,22 @@ class CompareScreen(OverScreen):
             session = record.session
             title = " ".join(filter(None, (session.started[:16].replace("T", " "), session.name or session.id)))
             lines += named(name, one_line(title), width, (look.accent, look.bright), 3)
-        lines += [[], [("checks", look.bright)]]
         if self._trouble:
-            lines += paragraph(one_line(self._trouble), width, look.trouble)
-        elif not self._done:
-            lines += paragraph("comparing", width, look.muted)
-        order = {"fail": 0, "doubt": 1, "pass": 2}
-        for name, result, evidence, remedy in sorted(self._checks, key=lambda check: order.get(check[1], 3)):
-            ink = look.trouble if result == "fail" else look.text if result == "pass" else look.accent
-            word = "FAIL" if result == "fail" else result
-            text = word + (f": {one_line(evidence)}" if evidence else "")
-            if remedy and result != "pass":
-                text += f". {one_line(remedy)}"
-            lines += named(one_line(name, 17), text, width, (look.muted, ink))
-        lines += [[], *self._differing(width), [], *self._figures(width)]
-        if self._verdict is not None:
-            lines += [[], [("verdict", look.bright)]]
-            lines += paragraph(one_line(self._verdict.sentence), width, look.bright)
-            lines += [[], *kinds_table(self._verdict, width, look)]
-        return lines
+            return [*lines, [], *paragraph(one_line(self._trouble), width, look.trouble)]
+        comparison = self._comparison
+        if comparison is None:
+            return [*lines, [], [("comparing", look.muted)]]
+        lines += [[], [("checks", look.bright)]]
+        for check in sorted(comparison.checks, key=lambda check: ORDER.get(check.result, 3)):
+            ink = look.trouble if check.result == "fail" else look.text if check.result == "pass" else look.accent
+            word = "FAIL" if check.result == "fail" else check.result
+            text = word + (f": {one_line(check.evidence)}" if check.evidence else "")
+            if check.remedy and check.result != "pass":
+                text += f" → {one_line(check.remedy)}"
+            lines += named(one_line(check.name, 17), text, width, (look.muted, ink))
+        lines += [[], *self._differing(width), [], *self._figures(comparison, width)]
+        lines += [[], [("verdict", look.bright)], *paragraph(one_line(comparison.sentence), width, look.bright)]
+        return [*lines, [], *kinds_table(comparison.verdict(), width, look)]
 
     def _differing(self, width: int) -> list[Line]:
         """The variables in which the two last cells differ."""
@@ -99,26 +98,27 @@ class CompareScreen(OverScreen):
                 lines += named(one_line(name, 17), text, width, (look.muted, look.accent))
         return lines if len(lines) > 1 else [*lines, [("no variable", look.muted)]]
 
-    def _figures(self, width: int) -> list[Line]:
+    def _figures(self, comparison: Comparison, width: int) -> list[Line]:
         look = self.workbench.look
-        sides = [self._last(record) for record in (self._a, self._b)]
         lines: list[Line] = [
-            [(fit("figures", 18), look.bright), (right("A", 10) + right("B", 10) + right("B / A", 9), look.muted)]
+            [
+                (fit("figures", 18), look.bright),
+                (right("A", 10) + right("B", 10) + right("B / A", 9) + "  unit, n", look.muted),
+            ]
         ]
-        for title, field, show in ROWS:
-            a, b = (getattr(side, field) if side is not None else None for side in sides)
-            ratio = fmt.ratio(b / a) if a and b is not None and field not in ("ok", "failed") else ""
-            ink = look.trouble if field == "failed" and (a or b) else look.text
+        for name, row in comparison.figures.items():
+            a, b = row.get("a"), row.get("b")
+            share = name == "success_rate"
+            show = fmt.percent if share else fmt.milliseconds if row.get("unit") == "ms" else fmt.rate
+            counts = "/".join(str(row.get(key) or fmt.ABSENT) for key in ("a_n", "b_n"))
+            unit = "%" if share else one_line(str(row.get("unit", "")))
+            short = share and min(value for value in (a, b, 1.0) if value is not None) < 1
             lines.append(
                 [
-                    (fit(title, 18), look.muted),
-                    (right(show(a), 10) + right(show(b), 10), ink),
-                    (right(ratio, 9), look.bright),
+                    (fit(NAMES.get(name, one_line(name, 17)), 18), look.muted),
+                    (right(show(a), 10) + right(show(b), 10), look.trouble if short else look.text),
+                    (right(fmt.ratio(b / a) if a and b is not None and not share else "", 9), look.bright),
+                    (f"  {unit}, {counts}", look.muted),
                 ]
             )
         return lines
-
-    @staticmethod
-    def _last(record: Record) -> CellSummary | None:
-        cell: CellTable | None = record.cells[-1] if record.cells else None
-        return summary_of_table(cell) if cell is not None else None

@@ -26,8 +26,7 @@ class EnvironmentScreen(OverScreen):
     def _tables(self) -> tuple[dict[str, Any], dict[str, Any]]:
         """The environment and, where it is known, how to learn what isn't."""
         record = self.workbench.model.record
-        told = getattr(self.workbench.bench, "environment", None)
-        now: dict[str, Any] = told if isinstance(told, dict) else {}
+        now = self.workbench.bench.environment
         how = now.get("how", {})
         table = {**now, **(record.environment if record is not None else {})}
         return table, how if isinstance(how, dict) else {}

@@ -97,7 +97,6 @@ class LiveScreen(Screen[None]):
         if state != self._keys_state:
             self._keys_state = state
             self.refresh_bindings()
-            touched = touched | {"keys"}
         if touched:
             touched = touched | {"too-small"}
         if model.running:
@@ -204,7 +203,7 @@ class LiveScreen(Screen[None]):
         model = self.workbench.model
         model.paused = not model.paused
         model.touch()
-        self.repaint({"status", "keys"} if model.paused else model.take_touched())
+        self.repaint({"status"} if model.paused else model.take_touched())
 
     def action_copy(self) -> None:
         self.workbench.copy_verdict()

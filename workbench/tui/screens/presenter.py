@@ -8,7 +8,7 @@ from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 
 from workbench.tui import figures as fmt
-from workbench.tui.bigdigits import HEIGHT, big
+from workbench.tui.bigdigits import big
 from workbench.tui.screens.base import OverScreen
 from workbench.tui.widgets.chartpanes import RatePane
 from workbench.tui.widgets.pane import Line, Pane, fit, wrap
@@ -42,16 +42,19 @@ class BigFigure(Pane):
     def lines(self, width: int, height: int) -> list[Line]:
         look = self.look
         value, base = self._values()
-        scale = 2 if height >= 2 * HEIGHT + 2 and len(big(value, 2)[0]) <= width else 1
-        drawn = big(value, scale)
-        if len(drawn[0]) > width or height < HEIGHT:
-            drawn = [value]
+        drawn = big(value, width, height - 2)
         above = max(0, (height - len(drawn) - 2) // 2)
         lines: list[Line] = [[] for _ in range(above)]
         lines += [[(fit(line.center(width), width), look.bright)] for line in drawn]
         if base:
             lines += [[], [(fit(f"base {base}".center(width), width), look.base)]]
         return lines
+
+
+class StillRatePane(RatePane):
+    """The chart, which here takes no focus."""
+
+    can_focus = False
 
 
 class BigVerdict(VerdictPane):
@@ -93,7 +96,7 @@ class PresenterScreen(OverScreen):
             yield BigFigure("TTFT ms", "ttft", id="big-ttft")
             yield BigFigure("tokens/s each", "rate", id="big-each")
             yield BigFigure("tokens/s all", "rate", id="big-all")
-        yield RatePane(id="rate")
+        yield StillRatePane(id="rate")
         yield BigVerdict(id="verdict")
         yield Keys(id="keys")
 
@@ -102,6 +105,9 @@ class PresenterScreen(OverScreen):
 
     def on_unmount(self) -> None:
         self.workbench.presenting = False
+
+    def on_resize(self) -> None:
+        self.set_class(self.app.size.height >= 36, "-tall")
 
     def on_screen_resume(self) -> None:
         self.repaint({"all"})

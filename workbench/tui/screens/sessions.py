@@ -28,7 +28,7 @@ class SessionsScreen(OverScreen):
     name_shown = "sessions"
     CSS = "SessionsScreen #filter { height: 1; border: none; padding: 0 1; display: none; }"
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("enter", "open", "Open", id="sessions.open", tooltip="Read the session"),
+        Binding("enter", "open", "Open", key_display="Enter", id="sessions.open", tooltip="Read the session"),
         Binding("m", "mark", "Mark", id="sessions.mark", tooltip="Mark it for a comparison"),
         Binding("c", "compare", "Compare", id="sessions.compare", tooltip="Compare the two marked"),
         Binding("slash", "filter", "Filter", id="sessions.filter", key_display="/", tooltip="Show those with a word"),
@@ -74,7 +74,7 @@ class SessionsScreen(OverScreen):
         count = f"{len(self._shown)} of {len(self._all)}" if words else str(len(self._all))
         marked = f" · {len(self._marked)} marked" if self._marked else ""
         self.remark(f"{count} sessions{marked}")
-        self.refresh_keys()
+        self.refresh_bindings()
 
     @staticmethod
     def _widths(width: int) -> tuple[int, int, int, int]:

@@ -28,7 +28,9 @@ class SettingsScreen(OverScreen):
     name_shown = "settings"
     CSS = f"SettingsScreen #themes {{ height: {len(themes.NAMES) + 2}; }}"
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("enter", "keep", "Keep", id="settings.keep", tooltip="Keep this theme for this session"),
+        Binding(
+            "enter", "keep", "Keep", key_display="Enter", id="settings.keep", tooltip="Keep this theme for this session"
+        ),
     ]
 
     def body(self) -> ComposeResult:

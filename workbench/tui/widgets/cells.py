@@ -8,7 +8,7 @@ from workbench.domain.record import KindVerdict
 from workbench.domain.text import one_line
 from workbench.tui import figures as fmt
 from workbench.tui.model import CellSummary
-from workbench.tui.widgets.pane import Line, Pane, fit, right
+from workbench.tui.widgets.pane import Line, Pane, fit, line_width, right
 
 KINDS = {
     "ttft": "TTFT",
@@ -18,6 +18,7 @@ KINDS = {
     "capacity": "capacity",
 }
 """Kinds of speed by their short names, in the order shown."""
+KIND = 10
 CALLS = {"no difference shown": "no diff.", "not comparable": "not comp."}
 
 
@@ -27,18 +28,22 @@ def call_word(kind: KindVerdict) -> str:
 
 
 def interval_bar(kind: KindVerdict, width: int) -> str:
-    """The ratio's interval around 1 (the bar in the middle), on a log scale from a quarter to four times."""
-    cells = ["─"] * width
+    """The ratio's interval around 1 (the bar in the middle), turned so that better is to the right.
+
+    The scale is the square root of the log, to four times either way: a small difference can still be seen.
+    """
     middle = width // 2
 
     def place(ratio: float) -> int:
-        reach = math.log(max(min(ratio, 4.0), 0.25)) / math.log(4.0)
-        return min(width - 1, max(0, middle + round(reach * (width - 1 - middle))))
+        logs = math.log(max(min(ratio, 4.0), 0.25)) / math.log(4.0)
+        if kind.better == "lower":
+            logs = -logs
+        return min(width - 1, max(0, middle + round(math.copysign(math.sqrt(abs(logs)), logs) * middle)))
 
     cells = [" "] * width
     if kind.low and kind.high:
-        low, high = place(kind.low), place(kind.high)
-        for column in range(low, high + 1):
+        ends = sorted((place(kind.low), place(kind.high)))
+        for column in range(ends[0], ends[1] + 1):
             cells[column] = "━"
     cells[middle] = "│" if cells[middle] == " " else "┼"
     if kind.ratio:
@@ -83,17 +88,17 @@ class Cells(Pane):
         running = model.running_cell()
         if running is not None:
             cells.append(running)
-        label = max(6, min(14, width - 42))
-        wide = width >= label + 44
+        label = max(6, min(16, width - 40))
+        wide = width >= label + 56
         head = (
-            right("at" if not model.soak else "minute", label)
+            right("minute" if model.soak else "at", label)
             + right("ok", 5)
-            + right("TTFT p50", 9)
-            + right("tail", 7)
-            + right("each", 7)
-            + right("all", 7)
+            + right("TTFT", 7)
+            + right("tail", 6)
+            + right("each", 6)
+            + right("all", 6)
             + (right("in flight", 11) if wide else "")
-            + "  failed"
+            + right("FAILED", 7)
         )
         result: list[Line] = [[(fit(head, width), look.muted)]]
         if not cells:
@@ -105,50 +110,37 @@ class Cells(Pane):
                 (("▸" if cell.running else " ") + right(name, label - 1), look.accent if cell.running else look.text),
                 (
                     right(str(cell.ok), 5)
-                    + right(fmt.milliseconds(cell.ttft_p50), 9)
-                    + right(fmt.milliseconds(cell.tail[0]), 7)
-                    + right(fmt.rate(cell.each), 7)
-                    + right(fmt.rate(cell.throughput), 7)
+                    + right(fmt.milliseconds(cell.ttft_p50), 7)
+                    + right(fmt.milliseconds(cell.tail[0]), 6)
+                    + right(fmt.rate(cell.each), 6)
+                    + right(fmt.rate(cell.throughput), 6)
                     + (right(fmt.count(cell.in_flight_peak), 11) if wide else ""),
                     ink,
                 ),
             ]
-            room = width - label - (46 if wide else 35)
-            line.append((f"  {self._failed(cell, room - 2)}", look.trouble if cell.failed else look.muted))
+            line.append((right(str(cell.failed or "-"), 7), look.trouble if cell.failed else look.muted))
+            room = width - line_width(line) - 2
+            if cell.errors and room > 6:
+                worst = max(cell.errors, key=lambda name: cell.errors[name])
+                line.append((f"  {fit(one_line(worst), room)}", look.trouble))
             result.append(line)
         return result
-
-    @staticmethod
-    def _failed(cell: CellSummary, room: int) -> str:
-        if not cell.failed:
-            return "-"
-        worst = max(cell.errors, key=lambda name: cell.errors[name], default="")
-        return fit(f"{cell.failed} {one_line(worst)}" if room > 8 else f"{cell.failed} F", max(room, 3)).rstrip()
 
     def _intervals(self, width: int, height: int) -> list[Line]:
         """A line a kind: its interval around 1, the ratio, its bounds, the call in a word."""
         look = self.look
         model = self.bench_app.model
         verdict = model.verdict
-        numbers = 7 + 12 + 11
-        room = max(5, min(41, width - 10 - numbers))
-        result: list[Line] = [
-            [
-                (
-                    fit(
-                        " " * 10 + fit(" slower · B / A · faster", room) + right("ratio", 7) + right("95 %", 12), width
-                    ),
-                    look.muted,
-                )
-            ]
-        ]
-        if width < 46:
-            result = [[(fit("B / A" + " " * (5 + room) + right("ratio", 7) + right("95 %", 12), width), look.muted)]]
+        room = max(5, min(41, width - KIND - 7 - 11 - 11))
+        middle = room // 2
+        sides = f"{'worse':>{middle - 1}} │ better" if middle > 6 else f"{'│':>{middle + 1}}"
+        head = fit("", KIND) + fit(sides, room) + right("B / A", 7) + right("95 %", 11)
+        result: list[Line] = [[(fit(head, width), look.muted)]]
         for key, name in KINDS.items():
             kind = verdict.kinds.get(key) if verdict is not None else None
             if kind is None:
                 if key != "capacity":
-                    result.append([(fit(name, 10), look.muted), (fit("-", room), look.muted)])
+                    result.append([(fit(name, KIND), look.muted), (fit("-", room), look.muted)])
                 continue
             bounds = f"{kind.low:.2f}-{kind.high:.2f}" if kind.low is not None and kind.high is not None else "-"
             word = call_word(kind)
@@ -156,10 +148,10 @@ class Cells(Pane):
             ink = look.accent if kind.call == "faster" else look.trouble if kind.call == "slower" else look.text
             result.append(
                 [
-                    (fit(name, 10), look.text),
+                    (fit(name, KIND), look.text),
                     (interval_bar(kind, room), ink),
                     (right(fmt.ratio(kind.ratio), 7), look.bright if strong else look.text),
-                    (right(bounds, 12), look.muted),
+                    (right(bounds, 11), look.muted),
                     (f"  {word}", ink),
                 ]
             )

@@ -13,6 +13,13 @@ class Keys(Pane):
     framed = False
     can_focus = False
 
+    def on_mount(self) -> None:
+        self.screen.bindings_updated_signal.subscribe(self, self._changed)
+
+    def _changed(self, screen: object) -> None:
+        if self.is_attached:
+            self.repaint()
+
     def lines(self, width: int, height: int) -> list[Line]:
         look = self.look
         line: Line = [(" ", look.text)]

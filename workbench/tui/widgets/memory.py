@@ -72,7 +72,8 @@ class MemoryPane(Pane):
         room = width - line_width(line) - len(peak) - 2
         if view.total_mib and room >= 4:
             share = view.used_mib / view.total_mib
-            line += [("  ", look.text), (bar(share, min(room, 40)), look.trouble if share > 0.95 else look.accent)]
+            full, empty = bar(share, min(room, 40))
+            line += [("  ", look.text), (full, look.trouble if share > 0.95 else look.accent), (empty, look.frame)]
         if room >= 0:
             line.append((peak, look.muted))
         return line

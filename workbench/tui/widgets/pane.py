@@ -160,6 +160,8 @@ class Pane(Widget, can_focus=True):
         look = self.look
         corner = self.corner()
         corner_width = line_width(corner)
+        if corner_width > width - 12:
+            corner, corner_width = [], 0
         room = width - 6 - (corner_width + 3 if corner else 0)
         title = self.title()
         if cell_len(title) > room:
@@ -168,7 +170,7 @@ class Pane(Widget, can_focus=True):
         name: Line = [(f" {title} ", look.bright if self.has_focus else look.muted)] if title else []
         if jump:
             name = [(f" {self.letter} ", look.chip), *name[:1]]
-        before, after = ("╭┤", "├") if self.has_focus else ("╭─", "─")
+        before, after = ("╭┤", "├") if self.has_focus and name else ("╭─", "─")
         used = len(before) + line_width(name) + len(after) + (corner_width + 3 if corner else 0) + 1
         line: Line = [(before, edge), *name, (after + "─" * max(0, width - used), edge)]
         if corner:

@@ -14,7 +14,9 @@ from workbench.tui.requestlog import Entry
 from workbench.tui.widgets.pane import Line, Pane, fit, right
 
 NUMBER, STATE, TTFT, TOKENS, RATE = 5, 9, 7, 6, 7
-FIXED = NUMBER + STATE + TTFT + TOKENS + RATE
+NARROW = NUMBER + 1 + STATE + TTFT + RATE
+FIXED = NARROW + TOKENS
+ROOMY = 44
 
 
 class Requests(Pane):
@@ -48,13 +50,17 @@ class Requests(Pane):
 
     def corner(self) -> Line:
         model, look = self.bench_app.model, self.look
-        line: Line = [(f"{model.ok} ok", look.text)]
+        roomy = self.size.width >= ROOMY
+        parts: Line = [(f"{model.ok} ok", look.text)] if roomy or not model.failed else []
         if model.failed:
-            line += [("   ", look.frame), (f"{model.failed} FAILED", look.trouble)]
-        if model.cancelled:
-            line += [("   ", look.frame), (f"{model.cancelled} cancelled", look.muted)]
-        if model.running:
-            line += [("   ", look.frame), (f"{model.in_flight} in flight", look.text)]
+            parts.append((f"{model.failed} FAILED", look.trouble))
+        if model.cancelled and roomy:
+            parts.append((f"{model.cancelled} cancelled", look.muted))
+        if model.running and roomy:
+            parts.append((f"{model.in_flight} in flight", look.text))
+        line: Line = []
+        for part in parts:
+            line += [("   ", look.frame), part] if line else [part]
         return line
 
     def foot(self) -> str:
@@ -75,9 +81,9 @@ class Requests(Pane):
         head = (
             right("#", NUMBER - 1)
             + "  "
-            + fit("state", STATE - 1)
+            + fit("state", STATE)
             + right("TTFT", TTFT)
-            + right("tok", TOKENS)
+            + (right("tok", TOKENS) if width >= FIXED else "")
             + right("tok/s", RATE)
             + ("  text" if text_room >= 4 else "")
         )
@@ -98,6 +104,8 @@ class Requests(Pane):
     def _empty(self) -> str:
         model = self.bench_app.model
         if model.running:
+            if model.phase == "warm-up":
+                return "  warming up: these requests are listed when they end and enter no figure"
             return f"  {model.phase}: no request sent yet"
         return "  no requests yet: press r to run" if model.setting is not None else "  no requests yet"
 
@@ -117,9 +125,11 @@ class Requests(Pane):
         inks: list[Style] = [look.muted, state_ink, figure_ink, look.text]
         line: Line = [
             (right(str(entry.number), NUMBER - 1) + "  ", inks[0]),
-            (fit(entry.state, STATE - 1), inks[1]),
+            (fit(entry.state, STATE), inks[1]),
             (
-                right(ttft, TTFT) + right(fmt.count(entry.tokens), TOKENS) + right(fmt.rate(entry.rate), RATE),
+                right(ttft, TTFT)
+                + (right(fmt.count(entry.tokens), TOKENS) if width >= FIXED else "")
+                + right(fmt.rate(entry.rate), RATE),
                 inks[2],
             ),
         ]

@@ -64,7 +64,7 @@ class Status(Pane):
             elif model.of > 1:
                 parts.append([(f"cell {model.number} of {model.of}", look.text)])
             if model.phase and model.phase != "measuring":
-                parts.append([(model.phase, look.accent)])
+                parts.append([(model.phase, look.accent), (f" {fmt.clock(model.phase_elapsed)}", look.text)])
         elif model.status:
             parts.append([(model.status, look.text if model.status == "complete" else look.trouble)])
         if model.ok or model.failed:
@@ -78,7 +78,10 @@ class Status(Pane):
             left = model.eta_now
             if left is not None:
                 done = self._done(left)
-                progress: Line = [(bar(done, 10) + " ", look.accent)] if width >= 110 and done is not None else []
+                progress: Line = []
+                if width >= 110 and done is not None:
+                    full, empty = bar(done, 10)
+                    progress = [(full, look.accent), (empty + " ", look.frame)]
                 parts.append([*progress, (f"{fmt.clock(left)} left", look.bright)])
         line: Line = []
         for part in parts:
