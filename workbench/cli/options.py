@@ -53,6 +53,8 @@ class RunOptions(msgspec.Struct, kw_only=True):
     budget: float | None = None
     until: float | None = None
     tokenizer: Path | None = None
+    server_log: Path | None = None
+    fingerprint: bool = False
     name: str = ""
     note: str = ""
     sessions: Path | None = None
@@ -102,6 +104,10 @@ def add_run_options(parser: argparse.ArgumentParser, rounds: int = 1) -> None:
     add("--budget", metavar="SECONDS", help="start no cell that would end later than this")
     add("--workers", metavar="N", help="measuring processes (default: by the concurrency)")
     add("--tokenizer", metavar="FILE", help="tokenizer.json to count with, where the server doesn't")
+    add("--fingerprint", action="store_true", help="know servers by a fixed reply, and weights files by their hash")
+    add(
+        "--server-log", metavar="FILE", help="follow the log of a server started elsewhere; its error lines are counted"
+    )
     add("--timeout-connect", metavar="S", help="default 10")
     add("--timeout-first-byte", metavar="S", help="default 600")
     add("--timeout-idle", metavar="S", help="default 120")
@@ -164,6 +170,8 @@ def run_options(namespace: argparse.Namespace) -> RunOptions:
         budget=_number(typed, "budget", above=0),
         until=_share(typed, "until"),
         tokenizer=_file(typed, "tokenizer"),
+        server_log=_file(typed, "server_log"),
+        fingerprint=bool(typed.get("fingerprint")),
         name=typed.get("name") or "",
         note=typed.get("note") or "",
         sessions=sessions_folder(typed.get("sessions"), bool(typed.get("no_save"))),
@@ -358,6 +366,8 @@ def bench_options(options: RunOptions, command: str) -> BenchOptions:
         sessions=options.sessions,
         ca_file=options.ca,
         tokenizer=options.tokenizer,
+        server_log=options.server_log,
+        fingerprint=options.fingerprint,
         consent=options.yes,
         command=command,
         declared=options.declared,

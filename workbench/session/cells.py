@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import msgspec
@@ -15,6 +15,8 @@ from workbench.domain.variables import Setting
 from workbench.measure.protocol import Connect, PromptText, RunCell, Snapshot
 from workbench.session.endpoint import Endpoint, NoServer, Target
 from workbench.session.job import Job
+from workbench.session.probes import PROBED, Probes
+from workbench.session.weights_file import identify
 from workbench.session.workers import CellRun, Crew
 
 DRAIN_S = 30.0
@@ -40,7 +42,9 @@ class CellRunner:
         self._crew = crew
         self._target = target
         self._prompts = job.prompts
-        self._tokenizer = job.tokenizer
+        self._tokenizers = job.tokenizers
+        self._fingerprint = job.fingerprint
+        self._probes = Probes(tokenizers=plan.varied in PROBED or job.fingerprint, replies=job.fingerprint)
         self._no_usage: set[str] = set()
         self._completion_tokens: set[str] = set()
         self._template: dict[str, int] = {}
@@ -82,7 +86,8 @@ class CellRunner:
     async def warm_up(
         self, endpoint: Endpoint, cell: CellPlan, cold: bool, on_finished: Callable[[RequestTrace], None]
     ) -> Warmup:
-        """The first request alone (it may load the model), the others as the cell will.
+        """The first request alone (it may load the model), the others as the cell will. A server that was just started gets
+        the plan's whole warm-up.
 
         Raises NoServer when the session's first request shows that nothing can be measured.
         """
@@ -101,7 +106,10 @@ class CellRunner:
                 result.cold = trace
             if cell.index == 0 and trace.error_class in NOT_MEASURABLE:
                 raise NoServer(f"{endpoint.base_url} can't be measured: {first_trouble(trace)}")
-        more = cell.warmup - 1
+        more = (max(cell.warmup, self._plan.warmup) if cold else cell.warmup) - 1
+        if trace is not None and trace.outcome == "ok" and await self._probe(endpoint, cell.setting):
+            # What it sent may have pushed a warm cell's own prompt out of the cache.
+            more = max(more, 1 if cell.setting.cache == "warm" else 0)
         if more > 0 and not self.stopped:
             rest = await self._burst(endpoint, cell.setting, more, min(more, cell.setting.concurrency), on_finished)
             result.sent += len(rest.traces)
@@ -191,7 +199,7 @@ class CellRunner:
 
     async def figures(self, endpoint: Endpoint, cell: CellPlan, run: CellRun) -> CellFigures:
         """The cell's figures, tokens recounted where the server did not count them."""
-        await self._recount(run.traces)
+        await self._recount(endpoint, run.traces)
         template = 0
         if cell.setting.cache == "unique" and any(trace.usage.cached for trace in run.traces) and not self.stopped:
             template = await self._template_tokens(endpoint, cell.setting)
@@ -206,9 +214,9 @@ class CellRunner:
         run.fitness.limited = judge_client(run.fitness, ttft.p50 if ttft else None)
         return figures
 
-    async def _recount(self, traces: list[RequestTrace]) -> None:
+    async def _recount(self, endpoint: Endpoint, traces: list[RequestTrace]) -> None:
         """Count each joined output once where a server's count is missing, off the worker: by the server's own
-        tokenizer, else by the file that was given."""
+        tokenizer, else by a file."""
         ok = [trace for trace in traces if trace.outcome == "ok" and trace.visible]
         if all(trace.usage.completion for trace in ok):
             return
@@ -216,23 +224,52 @@ class CellRunner:
             text = trace.reasoning + trace.content + trace.tool_calls
             count = await self._target.count_tokens(text)
             trace.counted_by = "tokenize"
-            if count is None and self._tokenizer is not None:
-                count = self._tokenizer.count(text)
+            if count is None:
+                tokenizer = await asyncio.to_thread(self._tokenizers.of, endpoint.model)
+                count = None if tokenizer is None else tokenizer.count(text)
                 trace.counted_by = "tokenizer"
             if count is None:
                 trace.counted_by = ""
                 return
             trace.counted = count
 
+    async def _probe(self, endpoint: Endpoint, setting: Setting) -> bool:
+        """Take the server's fingerprints, once: after its first request, before the rest of the warm-up. Was it done?"""
+        wanted = not self.stopped and self._probes.wanted(endpoint)
+        if wanted:
+            await self._probes.take(
+                endpoint,
+                self._target.count_tokens,
+                lambda texts, tokens: self._ask(endpoint, msgspec.structs.replace(setting, system=""), texts, tokens),
+            )
+        return wanted
+
+    async def identify(self, endpoint: Endpoint) -> Endpoint:
+        """The endpoint with what only a probe or its weights file can tell."""
+        self._probes.describe(endpoint)
+        await asyncio.to_thread(identify, endpoint, self._fingerprint)
+        found = self._tokenizers.cached_sha256(endpoint.model)
+        if found:
+            endpoint.add("tokenizer_sha256", found, "the model's tokenizer.json in the local Hugging Face cache")
+        return endpoint
+
+    async def _ask(
+        self, endpoint: Endpoint, setting: Setting, texts: Sequence[str], max_tokens: int
+    ) -> list[RequestTrace]:
+        """Send each text as it is, one after the other, outside of what is measured."""
+        bare = msgspec.structs.replace(
+            setting, max_tokens=max_tokens, temperature=0.0, cache="warm", stream=False, stop=(), ignore_eos=False
+        )
+        run = self._run_cell(endpoint, bare)
+        run.prompts = [PromptText(name=str(number), text=text) for number, text in enumerate(texts)]
+        run.requests, run.concurrency, run.warmup = len(texts), 1, True
+        return (await self._crew.run(run, on_snapshot=_unseen, on_finished=_unheard)).traces
+
     async def _template_tokens(self, endpoint: Endpoint, setting: Setting) -> int:
         """Tokens of the chat template alone: the prompt_tokens of an empty message, asked once a server."""
         if endpoint.view.id not in self._template:
-            bare = msgspec.structs.replace(setting, max_tokens=1, cache="warm", stream=False)
-            run = self._run_cell(endpoint, bare)
-            run.prompts = [PromptText(name="", text="")]
-            run.requests, run.concurrency, run.warmup = 1, 1, True
-            asked = await self._crew.run(run, on_snapshot=_unseen, on_finished=_unheard)
-            told = asked.traces[0].usage.prompt if asked.traces else None
+            asked = await self._ask(endpoint, setting, [""], 1)
+            told = asked[0].usage.prompt if asked else None
             self._template[endpoint.view.id] = told or 0
         return self._template[endpoint.view.id]
 

@@ -35,6 +35,13 @@ class Endpoint(msgspec.Struct, kw_only=True):
     log: Path | None = None
     fresh: bool = False
 
+    def add(self, name: str, value: Any, source: str) -> None:
+        """Add a fact to `table` with its source, unless it is known already."""
+        if name not in self.table:
+            self.table[name] = value
+            self.table["source"] = {**self.table.get("source", {}), name: source}
+            self.unknown.pop(name, None)
+
     def __repr__(self) -> str:
         return f"Endpoint({self.view.id}, {self.base_url}, {self.model})"
 

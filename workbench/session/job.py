@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import msgspec
 
 from workbench.domain.plan import Plan
-from workbench.session.tokenizer_file import FileTokenizer
+from workbench.session.tokenizer_file import Tokenizers
 
 
 class PromptUse(msgspec.Struct, frozen=True, kw_only=True):
@@ -25,11 +27,14 @@ class PromptUse(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Job(msgspec.Struct, kw_only=True):
-    """One session to run. `secrets`: keys in use, taken out of whatever a server echoes."""
+    """One session to run. `secrets`: keys in use, taken out of whatever a server echoes. `server_log`: the log of a server
+    that somebody else started. `fingerprint`: ask servers for a reply to know them by, and hash their weights file."""
 
     plan: Plan
     requests_of: dict[str, int] = {}
     prompts: dict[str, PromptUse] = {}
-    tokenizer: FileTokenizer | None = None
+    tokenizers: Tokenizers = msgspec.field(default_factory=Tokenizers)
+    fingerprint: bool = False
+    server_log: Path | None = None
     events: bool = False
     secrets: tuple[str, ...] = ()

@@ -99,8 +99,8 @@ class LaunchedTarget:
             await asyncio.to_thread(scrub, process.log, self._given.secrets)
 
     @property
-    def address(self) -> str:
-        """The base URL, as it may stand in a record."""
+    def base_url(self) -> str:
+        """The address, as it may stand in a record."""
         return self._address.api
 
     def launch_table(self) -> dict[str, Any]:

@@ -7,6 +7,7 @@ import os
 import tempfile
 from collections.abc import Callable
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -38,7 +39,7 @@ from workbench.session.runner import Saver, Services, SessionRun, rfc3339
 from workbench.session.server_target import ServerTarget
 from workbench.session.settings import Settings, TargetSettings, load_settings, read_key
 from workbench.session.target_set import Opener, TargetSet
-from workbench.session.tokenizer_file import FileTokenizer
+from workbench.session.tokenizer_file import FileTokenizer, Tokenizers
 from workbench.session.watch import Watch
 from workbench.session.workers import Crew, WorkerTrouble
 
@@ -67,7 +68,7 @@ class LiveBench:
         self._log_folder = tempfile.TemporaryDirectory(prefix="workbench-")
         self._log = Path(self._log_folder.name) / "worker.log"
         self._secrets: set[str] = set()
-        self._tokenizer = None if options.tokenizer is None else FileTokenizer(options.tokenizer)
+        self._tokenizers = Tokenizers(None if options.tokenizer is None else FileTokenizer(options.tokenizer))
         self.environment: dict[str, Any] = {}
         self.unsaved = ""
 
@@ -280,21 +281,25 @@ class LiveBench:
         crew = await self._workers()
         endpoint = await self._set.endpoint(plan.baseline)
         looking = asyncio.ensure_future(asyncio.to_thread(take, endpoint.base_url, endpoint.pid))
-        prompts = await prompts_for(plan, endpoint.view.context, self._count, restored)
+        prompts = await prompts_for(plan, endpoint.view.context, partial(self._count, endpoint.model), restored)
         snapshot = await looking
         watch = Watch(snapshot.gpus if snapshot.describes_server else None, endpoint.pid)
         record = self._new_record(plan, snapshot, name, notes)
         record.plan["prompts"] = [_prompt_table(item) for item in prompts.values()]
-        record.plan["targets"] = self._set.tables(
+        record.plan["targets"] = await self._set.tables(
             [str(value) for value in plan.values] if plan.varied == "engine" else [], endpoint.base_url
         )
+        if self._tokenizers.given is not None:
+            record.environment.setdefault("client", {})["tokenizer_sha256"] = self._tokenizers.given.sha256
         if requests_of:
             record.plan["requests_of"] = dict(requests_of)
         job = Job(
             plan=plan,
             requests_of=requests_of or {},
             prompts=prompts,
-            tokenizer=self._tokenizer,
+            tokenizers=self._tokenizers,
+            fingerprint=self.options.fingerprint,
+            server_log=self.options.server_log,
             secrets=tuple(self._secrets),
             events=self.options.events,
         )
@@ -332,12 +337,14 @@ class LiveBench:
             return None
         return lambda record: RecordWriter(folder, record, self._secrets)
 
-    async def _count(self, text: str) -> tuple[int | None, str]:
-        """Tokens of a text and by what: the server, else the tokenizer file, else not at all."""
+    async def _count(self, model: str, text: str) -> tuple[int | None, str]:
+        """Tokens of a text and by what: the server, else a tokenizer file, else not at all."""
         assert self._set is not None
         counted = await self._set.count_tokens(text)
-        if counted is None and self._tokenizer is not None:
-            return self._tokenizer.count(text), "tokenizer"
+        if counted is None:
+            tokenizer = await asyncio.to_thread(self._tokenizers.of, model)
+            if tokenizer is not None:
+                return tokenizer.count(text), "tokenizer"
         return counted, "" if counted is None else "tokenize"
 
     async def _instrument(self) -> dict[str, Any]:

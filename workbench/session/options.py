@@ -18,6 +18,8 @@ class BenchOptions(msgspec.Struct, kw_only=True):
     `setting` holds the variables as given (engine, model and quant "" when not said); its `base_url` is the one given.
     `target` names a server of workbench.toml, or "built-in" or "simulated". `sessions` None: nothing is saved.
     `consent`: a target that is neither this machine nor a private network was agreed to. `declared`: the user's facts.
+    `server_log`: the log of a server started elsewhere, followed during a run. `fingerprint`: ask for the servers'
+    fingerprints and hash their weights file.
     """
 
     setting: Setting = Setting()
@@ -30,3 +32,5 @@ class BenchOptions(msgspec.Struct, kw_only=True):
     declared: dict[str, str] = {}
     events: bool = False
     slots: int = 4
+    server_log: Path | None = None
+    fingerprint: bool = False

@@ -38,6 +38,7 @@ from workbench.session.events import (
     VerdictChanged,
 )
 from workbench.session.job import Job
+from workbench.session.server_log import follow
 from workbench.session.workers import CellRun, Crew, WorkerTrouble
 
 COUNTERS_S = 1.0
@@ -151,6 +152,7 @@ class SessionRun:
 
     async def _cell(self, number: int, cell: CellPlan) -> None:
         endpoint, fresh = await self._endpoint(cell)
+        server_log = follow(endpoint.log or self._job.server_log)
         self._phase(number, cell, "draining")
         left_over = await self._runner.drain()
         self._phase(number, cell, "warm-up")
@@ -164,7 +166,7 @@ class SessionRun:
         if self._stop_reason:
             return
         if fresh:
-            self._describe(await self._services.target.look_again(cell.setting))
+            self._describe(await self._runner.identify(await self._services.target.look_again(cell.setting)))
         self._phase(number, cell, "measuring")
         started = rfc3339()
         machine = self._services.machine
@@ -191,6 +193,8 @@ class SessionRun:
         table = self._table(cell, figures, run, warmup, endpoint)
         table.started = started
         table.memory, table.evidence = machine.tables(start_ns, end_ns)
+        if server_log is not None:
+            table.evidence["server_log"] = await asyncio.to_thread(server_log.table, self._job.secrets)
         if left_over:
             table.evidence["left_over"] = left_over
         self._record.cells.append(table)

@@ -65,6 +65,11 @@ def log_reason(path: Path, secrets: Iterable[str] = ()) -> str:
     return quoted(telling_line(ServerLog(path, from_start=True).lines()), secrets)
 
 
+def follow(path: Path | None) -> ServerLog | None:
+    """A log from now on; None when there is none to follow."""
+    return None if path is None else ServerLog(path)
+
+
 class ServerLog:
     """A log from now on (or from its start): what was added to it. A log that was cut or replaced is read from its start."""
 

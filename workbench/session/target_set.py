@@ -12,6 +12,7 @@ from workbench.session.bench import Choice
 from workbench.session.endpoint import Endpoint, NoServer, Target
 from workbench.session.events import CountersView
 from workbench.session.launched import LaunchedTarget
+from workbench.session.server_target import ServerTarget
 
 Opener = Callable[[], Awaitable[Target]]
 
@@ -78,14 +79,18 @@ class TargetSet:
             return [Choice(value=name) for name in self._openers]
         return await (await self._opened(self._of(setting))).choices(variable, setting)
 
-    def tables(self, names: Iterable[str], address: str) -> list[dict[str, Any]]:
-        """The record's `[[plan.targets]]`: the one in use at its address, then the others of `names` that can be opened."""
-        others = [name for name in dict.fromkeys(names) if name in self._openers and name != self.name]
-        tables: list[dict[str, Any]] = [{"name": self.name, "address": address}, *({"name": name} for name in others)]
-        for table in tables:
-            target = self._open.get(table["name"])
+    async def tables(self, names: Iterable[str], address: str) -> list[dict[str, Any]]:
+        """The record's `[[plan.targets]]`: the one in use at its address, then the others that will be used. Raises NoServer
+        when one of those isn't there."""
+        tables: list[dict[str, Any]] = [{"name": self.name, "address": address}]
+        for name in dict.fromkeys([self.name, *names]):
+            target = await self._opened(name)
+            if name != self.name:
+                tables.append({"name": name})
+                if isinstance(target, ServerTarget | LaunchedTarget):
+                    tables[-1]["address"] = target.base_url
             if isinstance(target, LaunchedTarget):
-                table |= {"address": target.address, "launch": target.launch_table()}
+                tables[-1]["launch"] = target.launch_table()
         return tables
 
     async def counters(self) -> CountersView | None:
