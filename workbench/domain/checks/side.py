@@ -184,10 +184,15 @@ def sides_of(record: Record) -> dict[str, Side]:
             if isinstance(answers, list)
             else [],
             limits=_limits(record),
-            known=frozenset(cells[0].variables) if tool else frozenset(CONTROLLED),
+            known=_stated(cells[0], server) if tool else frozenset(CONTROLLED),
             tool=tool,
         )
     return result
+
+
+def _stated(cell: CellTable, server: dict[str, Any]) -> frozenset[str]:
+    """The variables that an imported result states, in its settings or by its server's facts."""
+    return frozenset(cell.variables) | {name for name in ("engine", "model", "quant") if server.get(name)}
 
 
 def _limits(record: Record) -> dict[str, float]:
