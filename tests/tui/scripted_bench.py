@@ -25,26 +25,41 @@ SETTING = Setting(
 )
 
 
+class Clock:
+    """Made-up seconds."""
+
+    def __init__(self) -> None:
+        self.now = 1000.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
 class ScriptedBench:
-    """`pace`: made-up seconds that pass in a real one; 0 plays as fast as the loop allows."""
+    """Plays at once, moving the clock it is given along. `hold_at`: the made-up second at which it waits for `go`."""
 
     def __init__(
         self,
         world: script.World = script.USUAL,
         *,
-        pace: float = 0.0,
+        clock: Clock | None = None,
+        hold_at: float | None = None,
         found: list[FoundTarget] | None = None,
         setting: Setting = SETTING,
         trouble: str = "",
     ) -> None:
         self.world = world
-        self.pace = pace
+        self.clock = clock or Clock()
+        self.hold_at = hold_at
+        self.go = asyncio.Event()
+        self.holding = asyncio.Event()
         self.found = (
             found if found is not None else [FoundTarget(name="ollama", base_url=setting.base_url, engine="ollama")]
         )
         self.setting = setting
         self.trouble = trouble
         self.plans: list[Plan] = []
+        self.requests_of: dict[str, int] | None = None
         self.connected: list[str] = []
         self.closed = False
         self.environment: dict[str, Any] = {}
@@ -83,13 +98,16 @@ class ScriptedBench:
         requests_of: dict[str, int] | None = None,
     ) -> Record:
         self.plans.append(plan)
+        self.requests_of = requests_of
         self.stop_reason = ""
-        clock = 0.0
+        begun = self.clock.now
         record: Record | None = None
         for at, event in script.events(plan, self.world, name, lambda: bool(self.stop_reason), requests_of):
-            if at > clock:
-                await asyncio.sleep((at - clock) / self.pace if self.pace else 0)
-                clock = at
+            if self.hold_at is not None and at >= self.hold_at:
+                self.holding.set()
+                await self.go.wait()
+            await asyncio.sleep(0)
+            self.clock.now = max(self.clock.now, begun + at)
             if isinstance(event, SessionEnded):
                 event = msgspec.structs.replace(event, reason=self.stop_reason)
                 record = event.record
@@ -99,6 +117,7 @@ class ScriptedBench:
 
     def stop(self, reason: str = "stopped by the user") -> None:
         self.stop_reason = reason
+        self.go.set()
 
     async def close(self) -> None:
         self.closed = True

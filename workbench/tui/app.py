@@ -88,7 +88,7 @@ class WorkbenchApp(App[int]):
         self._replay = replay
         self._keys = dict(keys or {})
         self._theme_asked = theme
-        self._measuring: Worker[None] | None = None
+        self.measuring: Worker[None] | None = None
         self._leaving = False
         self._crash = ""
         self._replay_stopped = False
@@ -214,7 +214,7 @@ class WorkbenchApp(App[int]):
             self.say("no server yet: press t to choose one")
             return
         self.model.paused = False
-        self._measuring = self.run_worker(self._measure(mode, plan), group="measure", exit_on_error=False)
+        self.measuring = self.run_worker(self._measure(mode, plan), group="measure", exit_on_error=False)
         self.show_now()
 
     async def _measure(self, mode: str, plan: Plan | None) -> None:
@@ -222,8 +222,9 @@ class WorkbenchApp(App[int]):
             await self.experiment.measure(mode, plan)
         except Exception as error:
             self.log_error(error)
-            self.say(f"the run ended by an error of Workbench itself ({type(error).__name__}): see the log")
-        self.show_now()
+            self.model.alert = f"the run ended by an error of Workbench itself ({type(error).__name__}): see the log"
+            self.model.touch("verdict")
+        self._tick()
 
     def log_error(self, error: BaseException) -> None:
         """Keep a traceback where it can be read later; the screen shows one line."""
@@ -385,9 +386,9 @@ class WorkbenchApp(App[int]):
             return
         self._leaving = True
         try:
-            if self._measuring is not None and self.model.running:
+            if self.measuring is not None and self.model.running:
                 self.experiment.stop(reason)
-                await self._measuring.wait()
+                await self.measuring.wait()
             await self.bench.close()
         except Exception as error:
             self.log_error(error)

@@ -131,7 +131,7 @@ class LiveScreen(Screen[None]):
             case "end_replay":
                 return model.replay and not model.running
             case "pause":
-                return model.running
+                return model.running or model.paused
             case "copy" | "verdict":
                 return bool(model.sentence or model.verdict)
             case "note":

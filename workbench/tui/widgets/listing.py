@@ -73,6 +73,7 @@ class Listing(Pane):
             self._scroll = self.cursor
         elif self.cursor >= self._scroll + shown:
             self._scroll = self.cursor - shown + 1
+        self._scroll = max(0, min(self._scroll, len(self._rows) - shown))
 
     def lines(self, width: int, height: int) -> list[Line]:
         look = self.look
