@@ -273,6 +273,16 @@ def test_a_few_failures_are_named_beside_the_verdict():
     assert judged(record).sentence.endswith("1 of 240 failed: see the server's log.")
 
 
+def test_what_the_servers_log_said_is_quoted_beside_failures():
+    record = made_ab("concurrency", (4, 32), (Truth(), Truth(failed=18)))
+    record.cells[1].evidence["server_log"] = {"error": 3, "oom": 1, "says": "CUDA out\x1b of memory"}
+    if record.cells[1].arm == "A":
+        record.cells[0].evidence["server_log"] = record.cells[1].evidence.pop("server_log")
+    text = judged(record).sentence
+    assert "the server's log says: CUDA out" in text
+    assert "\x1b" not in text
+
+
 def test_a_verdict_survives_the_record():
     record = made_ab("concurrency", (1, 4, 16), (Truth(), Truth(throughput=200.0), Truth(failed=15)), rounds=1)
     record.verdict = judged(record)

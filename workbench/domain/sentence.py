@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from workbench.domain.checks.identity import characters_a_token
-from workbench.domain.checks.load import cached_share, failure_words
+from workbench.domain.checks.load import cached_share, failure_words, log_words
 from workbench.domain.checks.result import SPEEDS, CheckResult
 from workbench.domain.checks.side import Pair, Side
 from workbench.domain.facts import DECLARED, FROM_THE_NAME
@@ -104,7 +104,7 @@ def _nothing_comparable(story: Story) -> str:
         )
         return (
             f"No winner: {failure_words(story.pair, worst)}{beside}. The times left are the survivors': "
-            "see the server's log, mend that, then run again."
+            f"{log_words(worst)}. Mend that, then run again."
         )
     lead = {"precision": "Can't be attributed", "one-variable": "Can't be attributed"}.get(reason.name, "No verdict")
     return f"{ended(f'{lead}: {_first(reason.evidence)}')} {ended(_first(reason.remedy))}".strip()
@@ -334,7 +334,7 @@ def _closing(story: Story) -> str:
     failing = [side for side in pair.sides if side.failed]
     if failing:
         total = sum(side.ok + side.failed for side in pair.sides)
-        return f"{sum(side.failed for side in failing)} of {number(total)} failed: see the server's log."
+        return f"{sum(side.failed for side in failing)} of {number(total)} failed: {log_words(failing[0])}."
     if story.call("capacity") in (FASTER, SLOWER):
         return f"Within the limits: {_figures(story, 'capacity')}."
     for name in DOUBTS_SAID:

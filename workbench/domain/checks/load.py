@@ -9,6 +9,7 @@ from workbench.domain.checks.result import SPEEDS, CheckResult, Findings
 from workbench.domain.checks.side import Pair, Side, ok_column
 from workbench.domain.record import CellTable
 from workbench.domain.statistics import fisher_exact_p, modified_z
+from workbench.domain.text import one_line
 
 SHORT_PROMPT = 50
 LENGTHS_APART = 0.05
@@ -133,6 +134,14 @@ def failure_words(pair: Pair, side: Side) -> str:
     return f"{side.failed} of {total} requests failed{_with(pair, side)}" + (f" ({errors})" if errors else "")
 
 
+def log_words(side: Side) -> str:
+    """What the server's log said meanwhile, where it was followed; else that it should be looked at."""
+    for found in side.evidence("server_log"):
+        if isinstance(found, dict) and found.get("says"):
+            return f"the server's log says: {one_line(str(found['says']), 80)}"
+    return LOG
+
+
 def failures(pair: Pair) -> CheckResult:
     """Failures and empty replies; no winner is called on the survivors."""
     found = Findings("failures")
@@ -140,12 +149,13 @@ def failures(pair: Pair) -> CheckResult:
         tried = side.ok + side.failed
         if not tried:
             if side.cells and not side.tool:
-                found.fail(f"no request ended{_with(pair, side)}", LOG, SPEEDS)
+                found.fail(f"no request ended{_with(pair, side)}", log_words(side), SPEEDS)
             continue
         if side.ok / tried < 0.5:
-            found.fail(failure_words(pair, side), f"{LOG}, then run again: the times left are the survivors'", SPEEDS)
+            remedy = f"{log_words(side)}; mend that and run again: the times left are the survivors'"
+            found.fail(failure_words(pair, side), remedy, SPEEDS)
         elif side.failed:
-            found.doubt(failure_words(pair, side), LOG)
+            found.doubt(failure_words(pair, side), log_words(side))
         if side.empty:
             found.doubt(
                 f"{side.empty} of {side.ok} replies were empty{_with(pair, side)}", "look at the prompt and the model"
