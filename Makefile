@@ -2,7 +2,7 @@
 BIN := .venv/bin
 ARGS ?=
 
-.PHONY: help demo test test-unit lint format bench lock weights clean run-tools dev-tools
+.PHONY: help demo test test-unit lint format bench pictures lock weights clean run-tools dev-tools
 
 help:
 	@echo 'make demo       open the workbench on the built-in engine (ARGS="--simulated" for the simulator)'
@@ -11,6 +11,7 @@ help:
 	@echo 'make lint       style, types and import contracts'
 	@echo 'make format     put the code into the house style'
 	@echo 'make bench      CPU time per streamed token, beside the openai SDK on the same work'
+	@echo 'make pictures   take the pictures in docs/ anew, from the running screen'
 	@echo 'make weights    fetch the weights of the built-in engine (93 MB, once)'
 	@echo 'make lock       choose newer versions and pin them in lock/'
 	@echo 'make clean      remove the environment and what the tools left; sessions and weights stay'
@@ -36,6 +37,9 @@ format: dev-tools
 
 bench: dev-tools
 	$(BIN)/python benchmarks/client_cost.py
+
+pictures: dev-tools
+	$(BIN)/python scripts/pictures.py
 
 weights: run-tools
 	@$(BIN)/python -m workbench.engines.weights
