@@ -102,7 +102,7 @@ def median_draws(values: Sequence[float], rng: Random, draws: int = DRAWS) -> li
 
 
 def rate_draws(
-    amounts: Sequence[float], times: Sequence[float], rng: Random, draws: int = DRAWS, blocks: int = 100
+    amounts: Sequence[float], times: Sequence[float], rng: Random, draws: int = DRAWS, blocks: int = 25
 ) -> list[float]:
     """Bootstrap draws of sum(amounts) / sum(times); beyond `blocks` requests, neighbours are drawn together."""
     size = -(-len(amounts) // blocks)
@@ -116,10 +116,8 @@ def rate_draws(
 
 def draws_interval(ratio: float, a: Sequence[Sequence[float]], b: Sequence[Sequence[float]], n: int) -> Interval:
     """A bootstrap interval (percentile) round a ratio, from the draws of each round of either side."""
-    logs = sorted(
-        fmean(math.log(value) for value in ys) - fmean(math.log(value) for value in xs)
-        for xs, ys in zip(zip(*a, strict=True), zip(*b, strict=True), strict=True)
-    )
+    means = [[sum(map(math.log, rounds)) / len(side) for rounds in zip(*side, strict=True)] for side in (a, b)]
+    logs = sorted(y - x for x, y in zip(*means, strict=True))
     low, high = logs[int(0.025 * len(logs))], logs[int(0.975 * len(logs)) - 1]
     return Interval(ratio, min(math.exp(low), ratio), max(math.exp(high), ratio), n, "bootstrap")
 
