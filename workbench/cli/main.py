@@ -18,6 +18,7 @@ VERBS = {
     "compare": "two sessions: checks, figures, verdict",
     "baseline": "name a session, and check it again later: save, list, check",
     "show": "one session as a table and plots; without a name, the list of sessions",
+    "replay": "a recorded session played again on the screen",
     "rerun": "a session's plan again, from its record alone",
     "discover": "the servers and models that can be found",
     "doctor": "what is known of this machine, and what is missing",
