@@ -140,6 +140,14 @@ def test_model_ids_that_may_name_one_model(a: str, b: str, same: bool):
     assert same_model(a, b) is same
 
 
+def test_on_one_server_two_ids_are_two_models_unless_their_digest_is_one():
+    other = msgspec.structs.replace(BASE, model="qwen2.5-7b-instruct")
+    ids = [sides_of(made_run(base=base, digest=""))["A"] for base in (BASE, other)]
+    assert differing(*ids) == ("model",)
+    alike = [sides_of(made_run(base=base, digest="aa"))["A"] for base in (BASE, other)]
+    assert differing(*alike) == ()
+
+
 def test_quantization_spellings():
     assert same_quant("Q4_K - Medium", "q4_k_m")
     assert same_quant("F16", "float16")

@@ -256,7 +256,7 @@ def _single_not_faster(story: Story) -> str:
 
 
 def _named(kind: str) -> str:
-    return {"request_time": "the whole", "decode_rate": "decode"}.get(kind, NAMES[kind])
+    return {"request_time": "a whole request", "decode_rate": "decode"}.get(kind, NAMES[kind])
 
 
 def _still_open(story: Story, kind: str) -> str:
