@@ -124,7 +124,7 @@ class LaunchedTarget:
         quant = self._launch.quant_named(wanted)
         if quant is None:
             raise NoServer(
-                f"target {self.name} can't be launched as {one_line(wanted, 60)}: {listed(self._launch.quants)}"
+                f"target {self.name} can't be launched as {one_line(wanted, 60)}; it has: {listed(self._launch.quants)}"
             )
         return quant
 

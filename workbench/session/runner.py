@@ -38,7 +38,7 @@ from workbench.session.events import (
     VerdictChanged,
 )
 from workbench.session.job import Job
-from workbench.session.server_log import follow
+from workbench.session.server_log import ServerLogs
 from workbench.session.workers import CellRun, Crew, WorkerTrouble
 
 COUNTERS_S = 1.0
@@ -89,6 +89,7 @@ class SessionRun:
         self._tell = listener
         self._cells = cells(job.plan, job.requests_of)
         self._estimate = Estimate(job.plan, self._cells)
+        self._logs = ServerLogs()
         self._runner = CellRunner(job.plan, services.crew, services.target, job)
         self._saver: Saver | None = None
         self._stop_reason = ""
@@ -152,7 +153,7 @@ class SessionRun:
 
     async def _cell(self, number: int, cell: CellPlan) -> None:
         endpoint, fresh = await self._endpoint(cell)
-        server_log = follow(endpoint.log or self._job.server_log)
+        server_log = self._logs.follow(endpoint.log or self._job.server_log)
         self._phase(number, cell, "draining")
         left_over = await self._runner.drain()
         self._phase(number, cell, "warm-up")

@@ -65,13 +65,20 @@ def log_reason(path: Path, secrets: Iterable[str] = ()) -> str:
     return quoted(telling_line(ServerLog(path, from_start=True).lines()), secrets)
 
 
-def follow(path: Path | None) -> ServerLog | None:
-    """A log from now on; None when there is none to follow."""
-    return None if path is None else ServerLog(path)
+class ServerLogs:
+    """The logs followed in a session, so that what is written between two cells goes to the later one."""
+
+    def __init__(self) -> None:
+        self._logs: dict[Path, ServerLog] = {}
+
+    def follow(self, path: Path | None) -> ServerLog | None:
+        """A log from when it was first followed; None when there is none."""
+        return None if path is None else self._logs.setdefault(path, ServerLog(path))
 
 
 class ServerLog:
-    """A log from now on (or from its start): what was added to it. A log that was cut or replaced is read from its start."""
+    """A log from now on (or from its start): what is added to it, each line read once. One that was cut or replaced is read
+    from its start."""
 
     def __init__(self, path: Path, *, from_start: bool = False) -> None:
         self.path = path
@@ -79,7 +86,7 @@ class ServerLog:
         self._file, self._offset = (0, 0) if state is None else (state.st_ino, 0 if from_start else state.st_size)
 
     def lines(self) -> Iterator[str]:
-        """What was added since, line by line."""
+        """What was added since the last time, line by line."""
         state = _state(self.path)
         if state is None:
             return
@@ -90,6 +97,7 @@ class ServerLog:
                 text = file.read(READ_LIMIT)
         except OSError:
             return
+        self._file, self._offset = state.st_ino, max(offset, state.st_size - READ_LIMIT) + len(text)
         # A progress bar redraws its line with CR: only the last state of it is a line.
         for line in text.decode("utf-8", "replace").split("\n"):
             yield line.rstrip("\r").rpartition("\r")[2]
