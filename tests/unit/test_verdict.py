@@ -277,6 +277,17 @@ def test_a_few_failures_are_named_beside_the_verdict():
     assert judged(record).sentence.endswith("1 of 240 failed: see the server's log.")
 
 
+def test_what_one_check_took_away_is_told_after_what_can_be_said_and_failures_still():
+    late = Truth(throughput=240.0, client={"lag_p99_ms": 8.0})
+    record = made_ab("concurrency", (1, 8), (Truth(), late), n=40)
+    text = judged(record).sentence
+    assert text.startswith("4.2x more tokens per second at 8 at once")
+    assert "A single request is not faster: 4.4" in text
+    assert "TTFT is not compared: client-limited for TTFT with concurrency 8" in text
+    record.cells[1].failed, record.cells[1].ok = 1, 39
+    assert judged(record).sentence.endswith("1 of 480 failed: see the server's log.")
+
+
 def test_what_the_servers_log_said_is_quoted_beside_failures():
     record = made_ab("concurrency", (4, 32), (Truth(), Truth(failed=18)))
     record.cells[1].evidence["server_log"] = {"error": 3, "oom": 1, "says": "CUDA out\x1b of memory"}

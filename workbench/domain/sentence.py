@@ -74,9 +74,15 @@ def sentence(story: Story) -> str:
     lost = _nothing_comparable(story)
     if lost:
         return " ".join(part for part in (lost, story.so_far) if part)
-    parts = [_not_compared(story), *_main(story)]
+    lost = _not_compared(story)
+    if lost and taken_away(story.checks)[_lost_kinds(story)[0]].name == "cache":
+        # What looks like speed and is the cache's doing comes first; other reasons are told after what can be said.
+        parts, last = [lost, *_main(story)], ""
+    else:
+        parts, last = _main(story), lost
     parts = [part for part in parts if part][:MOST]
-    text = " ".join(part for part in (*parts, _closing(story)) if part)
+    failed = any(side.failed for side in story.pair.sides)
+    text = " ".join(part for part in (*parts, last, "" if last and not failed else _closing(story)) if part)
     if story.rounds < FEWEST_ROUNDS and story.ask:
         runs = "one run each" if story.rounds < 2 else f"{story.rounds} runs each"
         text = f"{text.removesuffix('.')}; {runs}: {story.ask}"
@@ -113,7 +119,7 @@ def _nothing_comparable(story: Story) -> str:
 def _not_compared(story: Story) -> str:
     """Which kinds a failed check took away, and why, where others are left."""
     taken = taken_away(story.checks)
-    lost = [kind for kind in SPEEDS if kind in taken]
+    lost = _lost_kinds(story)
     if not lost:
         return ""
     reason = taken[lost[0]]
@@ -121,6 +127,11 @@ def _not_compared(story: Story) -> str:
     verb = "is" if sum(taken[kind] is reason for kind in lost) == 1 else "are"
     cause = "the cache did it, " if reason.name == "cache" else ""
     return ended(f"{names} {verb} not compared: {cause}{_first(reason.evidence)}")
+
+
+def _lost_kinds(story: Story) -> list[str]:
+    taken = taken_away(story.checks)
+    return [kind for kind in SPEEDS if kind in taken]
 
 
 def _main(story: Story) -> list[str]:
@@ -248,11 +259,15 @@ def _single_not_faster(story: Story) -> str:
         return "What a single request felt is not known."
     slower = [kind for kind in told if story.call(kind) == SLOWER]
     if slower:
-        return f"A single request is slower: {_named(slower[0])} {_figures(story, slower[0])}."
+        return f"A single request is slower: {_felt(slower[0])}{_figures(story, slower[0])}."
     still = [kind for kind in told if story.call(kind) == UNDECIDED]
     if still:
         return ended(f"Whether a single request is faster is open: {_still_open(story, still[0])}")
-    return f"A single request is not faster: {_named(told[0])} {_figures(story, told[0])}."
+    return f"A single request is not faster: {_felt(told[0])}{_figures(story, told[0])}."
+
+
+def _felt(kind: str) -> str:
+    return "" if kind == "request_time" else f"{_named(kind)} "
 
 
 def _named(kind: str) -> str:
