@@ -201,7 +201,7 @@ class SessionRun:
         self._record.cells.append(table)
         table.checks = self._services.check_cell(table, self._record)
         self._learn_prompt_tokens(figures)
-        self._judge(number)
+        await self._judge()
         self._save()
         if self._saver is not None and self._job.events:
             self._saver.events(run.traces)
@@ -332,10 +332,11 @@ class SessionRun:
             if "tokens" not in prompt and prompt["name"] in counts:
                 prompt["tokens"], prompt["token_source"] = counts[prompt["name"]], "usage"
 
-    def _judge(self, number: int) -> None:
+    async def _judge(self) -> None:
+        """The verdict so far, in a thread: the first one imports scipy, and nothing may hold up the screen meanwhile."""
         if not self._plan.varied:
             return
-        verdict = self._services.judge(self._record)
+        verdict = await asyncio.to_thread(self._services.judge, self._record)
         if verdict is not None:
             self._record.verdict = verdict
             self._tell(VerdictChanged(verdict))
