@@ -16,7 +16,6 @@ from workbench.domain.metrics import request_figures
 from workbench.domain.plan import CellPlan, Plan, cells, plan_table
 from workbench.domain.record import KindVerdict, Record, SessionTable, Verdict, cell_table
 from workbench.domain.variables import assignment
-from workbench.measure.protocol import Row
 from workbench.session.events import (
     CellEnded,
     CellStarted,
@@ -26,6 +25,7 @@ from workbench.session.events import (
     MemoryView,
     Notice,
     RequestEnded,
+    Row,
     ServerChanged,
     ServerView,
     SessionEnded,

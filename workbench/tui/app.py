@@ -13,7 +13,7 @@ from typing import Any, ClassVar
 
 from textual.app import App, SystemCommand
 from textual.binding import Binding, BindingType
-from textual.filter import LineFilter
+from textual.filter import LineFilter, NoColor
 from textual.screen import Screen
 from textual.worker import Worker
 
@@ -27,9 +27,9 @@ from workbench.session.events import ServerView
 from workbench.session.options import BUILT_IN, SIMULATED
 from workbench.tui import themes
 from workbench.tui.experiment import Compare, Experiment, ScreenBench, compare
+from workbench.tui.filters import GateFilter, PlainFilter
 from workbench.tui.glyphs import ascii_wanted
 from workbench.tui.model import CellSummary, LiveModel
-from workbench.tui.plainfilter import PlainFilter
 from workbench.tui.plans import PlanDefaults, mode_of
 from workbench.tui.screens.live import LiveScreen
 from workbench.tui.terminal import log_file, own_terminal
@@ -83,6 +83,8 @@ class WorkbenchApp(App[int]):
         self.charts_over_values = True
         self.ascii_only = ascii_wanted(environ)
         self._plain = PlainFilter()
+        self._gate = GateFilter()
+        self._colourless = NoColor()
         self._run_at_once = run_at_once
         self._target = target
         self._replay = replay
@@ -142,8 +144,9 @@ class WorkbenchApp(App[int]):
                 screen.repaint({"all"})
 
     def get_line_filters(self) -> list[LineFilter]:
-        filters = list(super().get_line_filters())
-        return [*filters, self._plain] if self.ascii_only else filters
+        # The framework chose its own filter for NO_COLOR before it knew the theme; greys are colours too.
+        first: list[LineFilter] = [self._colourless] if self.no_color else list(super().get_line_filters())
+        return [*first, self._gate, *([self._plain] if self.ascii_only else [])]
 
     # Life
 

@@ -15,13 +15,13 @@ from workbench.domain.metrics import RequestFigures
 from workbench.domain.plan import CellPlan, plan_from_table
 from workbench.domain.record import CellTable, Record
 from workbench.domain.variables import BadInput, from_assignment
-from workbench.measure.protocol import Row
 from workbench.session.events import (
     CellEnded,
     CellStarted,
     Event,
     Live,
     RequestEnded,
+    Row,
     ServerChanged,
     ServerView,
     SessionEnded,

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from workbench.domain.events import RequestTrace
 from workbench.domain.metrics import RequestFigures
 from workbench.domain.text import visible
-from workbench.measure.protocol import Row
+from workbench.session.events import Row
 
 KEPT = 20_000
 """Requests listed; the oldest go first."""

@@ -12,6 +12,7 @@ from textual.containers import Vertical
 from textual.screen import ModalScreen
 from textual.widgets import Input
 
+from workbench.domain.text import one_line
 from workbench.domain.variables import BadInput
 from workbench.tui.widgets.prompt import Prompt
 
@@ -28,6 +29,7 @@ class NoteScreen(ModalScreen[bool]):
     def __init__(self, path: Path) -> None:
         super().__init__()
         self._path = path
+        self._before: dict[str, str] = {}
 
     def compose(self) -> ComposeResult:
         with Vertical(classes="dialog"):
@@ -49,8 +51,9 @@ class NoteScreen(ModalScreen[bool]):
         except (BadInput, OSError) as trouble:
             self.query_one("#ask", Prompt).say(str(trouble), trouble=True)
             return
-        self.query_one("#name", Input).value = " ".join(record.session.name.split())
-        self.query_one("#notes", Input).value = " ".join(record.session.notes.split())
+        for name, text in (("name", record.session.name), ("notes", record.session.notes)):
+            line = self.query_one(f"#{name}", Input)
+            self._before[name] = line.value = one_line(text)
 
     async def on_input_submitted(self, event: Input.Submitted) -> None:
         if event.input.id == "name":
@@ -59,13 +62,18 @@ class NoteScreen(ModalScreen[bool]):
         from workbench.records.atomic import SaveTrouble
         from workbench.records.store import set_notes
 
-        name, notes = (self.query_one(selector, Input).value.strip() for selector in ("#name", "#notes"))
+        name, notes = (self._changed(field) for field in ("name", "notes"))
         try:
             await asyncio.to_thread(set_notes, self._path, name, notes)
         except (BadInput, SaveTrouble, OSError) as trouble:
             self.query_one("#ask-notes", Prompt).say(str(trouble), trouble=True)
             return
         self.dismiss(True)
+
+    def _changed(self, field: str) -> str | None:
+        """What was typed; None when it was left alone, so that notes of several lines are not folded by a look at them."""
+        value = self.query_one(f"#{field}", Input).value.strip()
+        return None if value == self._before.get(field) else value
 
     def action_cancel(self) -> None:
         self.dismiss(False)

@@ -7,6 +7,7 @@ from typing import ClassVar
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 
+from workbench.domain.text import one_line
 from workbench.tui import figures as fmt
 from workbench.tui.bigdigits import big
 from workbench.tui.screens.base import OverScreen
@@ -68,7 +69,7 @@ class BigVerdict(VerdictPane):
         ink = self.look.bright
         if not sentence and model.alert and not model.running:
             sentence, ink = model.alert, self.look.trouble
-        return [[(f" {line}", ink)] for line in wrap(sentence, width - 2)][:height]
+        return [[(f" {line}", ink)] for line in wrap(one_line(sentence), width - 2)][:height]
 
 
 class PresenterScreen(OverScreen):

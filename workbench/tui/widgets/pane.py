@@ -12,6 +12,7 @@ from textual.geometry import Region
 from textual.strip import Strip
 from textual.widget import Widget
 
+from workbench.domain.text import one_line, visible
 from workbench.tui.themes import Look
 
 if TYPE_CHECKING:
@@ -139,11 +140,11 @@ class Pane(Widget, can_focus=True):
     def _framed_lines(self) -> list[Line]:
         width, height = self.size
         if not self.has_frame:
-            return self.lines(width, height)[:height]
+            return [_safe(line) for line in self.lines(width, height)[:height]]
         look = self.look
         inner_width, inner_height = self.inner
         edge = look.focus if self.has_focus else look.frame
-        content = self.lines(inner_width, inner_height)[:inner_height]
+        content = [_safe(line) for line in self.lines(inner_width, inner_height)[:inner_height]]
         content += [[] for _ in range(inner_height - len(content))]
         result = [self._top(width, edge)]
         for line in content:
@@ -158,12 +159,12 @@ class Pane(Widget, can_focus=True):
 
     def _top(self, width: int, edge: Style) -> Line:
         look = self.look
-        corner = self.corner()
+        corner = _safe(self.corner())
         corner_width = line_width(corner)
         if corner_width > width - 12:
             corner, corner_width = [], 0
         room = width - 6 - (corner_width + 3 if corner else 0)
-        title = self.title()
+        title = one_line(self.title())
         if cell_len(title) > room:
             title = fit(title, max(room, 0)).rstrip()
         jump = self.bench_app.jumping and self.letter
@@ -231,6 +232,13 @@ class Pane(Widget, can_focus=True):
     def watch_has_focus(self, has_focus: bool) -> None:
         super().watch_has_focus(has_focus)
         self.repaint()
+
+
+def _safe(line: Line) -> Line:
+    """The line without anything that steers a terminal. Panes clean what they show; this is the last gate."""
+    if all(text.isprintable() for text, _ in line):
+        return line
+    return [(visible(text).replace("\n", " ").replace("\t", " "), ink) for text, ink in line]
 
 
 def _strip(line: Iterable[tuple[str, Style]], width: int, blank: Style) -> Strip:

@@ -30,7 +30,9 @@ class VerdictPane(Pane):
             parts.append((model.hint, look.accent))
         elif model.running and not sentence and model.mode == "run" and model.differing and model.baseline_cell:
             name = model.differing[0]
-            parts.append((f"Against the baseline: only {name} differs. The verdict comes with the last request.", look.text))
+            parts.append(
+                (f"Against the baseline: only {name} differs. The verdict comes with the last request.", look.text)
+            )
         if model.notice:
             parts.append((model.notice, look.muted))
         if model.saved_path and not model.running and not self.bench_app.presenting:
