@@ -14,7 +14,7 @@ from workbench.domain.events import RequestTrace
 from workbench.domain.metrics import RequestFigures
 from workbench.domain.plan import CellPlan, Plan
 from workbench.domain.record import CellTable, Record, Verdict
-from workbench.measure.protocol import Row
+from workbench.measure.protocol import Row as Row
 
 
 class ServerView(msgspec.Struct, frozen=True, kw_only=True):
