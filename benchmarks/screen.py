@@ -70,7 +70,7 @@ def child(report: Path) -> None:
             now = resource.getrusage(resource.RUSAGE_SELF)
             spent = now.ru_utime + now.ru_stime - used.ru_utime - used.ru_stime
             elapsed = time.perf_counter() - begun
-            report.write_text(json.dumps({"cpu": spent / elapsed, "elapsed": elapsed, "rss_mib": now.ru_maxrss / 1024}))
+            report.write_text(json.dumps({"cpu": spent / elapsed, "elapsed": elapsed, "rss_mib": now.ru_maxrss / 1024}))  # noqa: ASYNC240
             end = self.made[-1][1]
             assert isinstance(end, SessionEnded)
             app.exit(0)
