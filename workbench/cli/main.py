@@ -16,9 +16,11 @@ VERBS = {
     "run": "measure one setting, a ladder or a sweep; print a table, save a session",
     "ab": "interleaved A/B of one variable, with a verdict",
     "compare": "two sessions: checks, figures, verdict",
+    "claim": "a claimed speed-up: what it leaves out, what it could be, what to ask",
     "baseline": "name a session, and check it again later: save, list, check",
     "show": "one session as a table and plots; without a name, the list of sessions",
     "replay": "a recorded session played again on the screen",
+    "import": "another tool's result file as a session",
     "rerun": "a session's plan again, from its record alone",
     "discover": "the servers and models that can be found",
     "doctor": "what is known of this machine, and what is missing",
@@ -27,6 +29,9 @@ VERBS = {
     "engine": "the built-in engine as a server",
 }
 """Every verb with what it does. Each is one module, `workbench.cli.VERB`, with `add_arguments` and `execute`."""
+
+MODULES = {"import": "importing"}
+"""The verbs whose module has another name, as theirs is a word of Python's."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -54,7 +59,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _execute(verb: str, words: list[str]) -> int:
-    module = import_module(f"workbench.cli.{verb}")
+    module = import_module(f"workbench.cli.{MODULES.get(verb, verb)}")
     parser = Parser(prog=f"workbench {verb}", description=module.__doc__, allow_abbrev=False)
     module.add_arguments(parser)
     try:

@@ -19,7 +19,14 @@ def claim_text(report: ClaimReport, width: int = 80) -> str:
 
     def say(text: str, first: str = "", rest: str = "") -> None:
         lines.extend(
-            textwrap.wrap(text, max(width, 20), initial_indent=first, subsequent_indent=rest, break_long_words=False)
+            textwrap.wrap(
+                text,
+                max(width, 20),
+                initial_indent=first,
+                subsequent_indent=rest,
+                break_long_words=False,
+                break_on_hyphens=False,
+            )
             or [first.rstrip()]
         )
 
@@ -29,7 +36,8 @@ def claim_text(report: ClaimReport, width: int = 80) -> str:
     say(headline(report))
     say(report.sentence)
     if report.verdict:
-        part("Against the sessions")
+        lines.append("")
+        say(against(report))
         for kind, found in report.verdict.items():
             mark = "" if found.claimed else " (not what is claimed)"
             say(f"{NAMES[kind]}: {found.call}{mark}: {found.why or 'no figure'}", "  ", "    ")
@@ -52,7 +60,7 @@ def claim_text(report: ClaimReport, width: int = 80) -> str:
     if report.questions:
         part("Ask its author")
         for number, question in enumerate(report.questions, start=1):
-            say(question, f"  {number}. ", "     ")
+            say(question, f"  {number:>2}. ", "      ")
     part("Reproduce it")
     for step in report.reproduction:
         say(f"# {step.why}", "  ", "  # ")
@@ -64,7 +72,7 @@ def claim_markdown(report: ClaimReport) -> str:
     """The report as Markdown."""
     lines = [f"# {_escaped(headline(report))}", "", _escaped(report.sentence), ""]
     if report.verdict:
-        lines += ["## Against the sessions", "", "| kind of speed | call | why |", "|---|---|---|"]
+        lines += [f"## {_escaped(against(report))}", "", "| kind of speed | call | why |", "|---|---|---|"]
         for kind, found in report.verdict.items():
             mark = "" if found.claimed else " (not what is claimed)"
             lines.append(f"| {NAMES[kind]} | {found.call}{mark} | {_cell(found.why or 'no figure')} |")
@@ -103,6 +111,13 @@ def headline(report: ClaimReport) -> str:
     source = f", from {_clean(claim.source)}" if claim.source else ", source not stated"
     said = f': "{_clean(claim.text)}"' if claim.text else ""
     return f"Claim: {claim.factor:g}x faster ({metric}{source}){said}"
+
+
+def against(report: ClaimReport) -> str:
+    """The two sessions that the claim is held against, by name."""
+    claim = report.claim
+    names = f": {_clean(claim.baseline)} before, {_clean(claim.candidate)} after"
+    return "Against the sessions" + (names if claim.baseline and claim.candidate else "")
 
 
 def fact_name(key: str) -> str:
