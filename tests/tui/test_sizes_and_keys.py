@@ -159,9 +159,7 @@ async def test_the_palette_offers_every_action_that_works_now() -> None:
         offered = {command.help for command in screen.app.get_system_commands(live)}
         for binding in LIVE:
             action = binding.action.split("(")[0]
-            works = any(
-                active.binding.id == binding.id and active.enabled for active in live.active_bindings.values()
-            )
+            works = any(active.binding.id == binding.id and active.enabled for active in live.active_bindings.values())
             assert (binding.tooltip in offered) == works, action
         assert {f"Theme: {name}" for name in themes.NAMES} <= {
             command.title for command in screen.app.get_system_commands(live)

@@ -2,8 +2,14 @@
 
 from __future__ import annotations
 
+import logging
+import os
+import sys
+from pathlib import Path
+
 from tests.tui.conftest import SENTENCE, driven
 from tests.tui.scripted_bench import ScriptedBench
+from workbench.tui.terminal import own_terminal
 
 
 async def test_x_stops_the_run_and_keeps_what_is_finished() -> None:
@@ -98,3 +104,24 @@ async def test_an_error_of_our_own_in_a_run_is_one_line_and_the_screen_lives() -
         await screen.finished()
         assert "the run ended by an error of Workbench itself (RuntimeError)" in screen.text()
         assert "r Run" in screen.text()
+
+
+def test_what_writes_past_python_lands_in_the_log(tmp_path: Path) -> None:
+    log = tmp_path / "logs" / "screen.log"
+    with own_terminal(log):
+        os.write(2, b"a native library complains\n")
+        logging.getLogger("workbench.somewhere").warning("and so do we")
+        assert sys.__stderr__ is not None
+        assert sys.__stderr__.fileno() != 2
+    assert "a native library complains" in log.read_text()
+    assert "and so do we" in log.read_text()
+    before = log.read_bytes()
+    os.write(2, b"")
+    assert log.read_bytes() == before
+
+
+def test_a_log_that_cannot_be_written_changes_nothing(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    before = os.fstat(2)
+    with own_terminal(tmp_path / "file" / "screen.log"):
+        assert os.fstat(2) == before

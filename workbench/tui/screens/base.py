@@ -52,6 +52,7 @@ class OverScreen(Screen[None]):
     CSS_PATH = "base.tcss"
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("escape", "back", "Back", id="back", key_display="Esc", tooltip="Back to the screen before"),
+        Binding("q", "app.leave_now", "Quit", id="quit.over", show=False, tooltip="Quit"),
     ]
     name_shown: ClassVar[str] = ""
 

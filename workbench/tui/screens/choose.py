@@ -31,7 +31,7 @@ class ChooseScreen(OverScreen):
         Binding("enter", "use", "Use", key_display="Enter", id="choose.use", tooltip="Measure this server"),
         Binding("b", "built_in", "Built-in engine", id="choose.built_in", tooltip="Use the built-in engine"),
         Binding("r", "look", "Look again", id="choose.look", tooltip="Look for servers again"),
-        Binding("q", "app.leave_now", "Quit", id="choose.quit", tooltip="Quit"),
+        Binding("q", "app.leave_now", "Quit", id="choose.quit", tooltip="Quit the program"),
     ]
     CSS = "ChooseScreen #advice { height: 7; }"
 

@@ -21,6 +21,7 @@ def kinds_table(verdict: Verdict, width: int, look: Look) -> list[Line]:
     """Both sides' figures, the ratio with its interval, and the call, a line a kind."""
     head = fit("", 11) + right("A", 9) + right("B", 9) + right("B / A", 8) + right("95 %", 13) + "  call"
     lines: list[Line] = [[(fit(head, width), look.muted)]]
+    notes: dict[str, list[str]] = {}
     for key, name in KINDS.items():
         kind = verdict.kinds.get(key)
         if kind is None:
@@ -32,7 +33,7 @@ def kinds_table(verdict: Verdict, width: int, look: Look) -> list[Line]:
         if kind.rounds_needed:
             call += f", {kind.rounds_needed} rounds needed"
         if kind.note:
-            call += f" ({one_line(kind.note)})"
+            notes.setdefault(one_line(kind.note), []).append(name)
         lines.append(
             [
                 (fit(name, 11), look.text),
@@ -42,6 +43,8 @@ def kinds_table(verdict: Verdict, width: int, look: Look) -> list[Line]:
                 (f"  {call}", ink),
             ]
         )
+    for note, names in notes.items():
+        lines += named(", ".join(names), note, width, (look.muted, look.muted), 28)
     return lines
 
 
