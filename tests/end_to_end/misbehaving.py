@@ -48,9 +48,12 @@ async def serving(reply: Reply) -> AsyncIterator[Seen]:
             while True:
                 head = await reader.readuntil(b"\r\n\r\n")
                 length = next(
-                    int(line.split(b":")[1])
-                    for line in head.split(b"\r\n")
-                    if line.lower().startswith(b"content-length")
+                    (
+                        int(line.split(b":")[1])
+                        for line in head.split(b"\r\n")
+                        if line.lower().startswith(b"content-length")
+                    ),
+                    0,
                 )
                 seen.heads.append(head)
                 seen.bodies.append(await reader.readexactly(length))

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from importlib import import_module
 from typing import NoReturn
 
-from workbench.cli.status import BAD_INPUT, DONE
+from workbench.cli.status import BAD_INPUT, DONE, INTERRUPTED
 
 VERBS = {
     "tui": "the screen: flip one variable, watch it, know what changed (also `workbench` alone)",
@@ -37,6 +37,15 @@ MODULES = {"import": "importing"}
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line; the exit status: 0 done, 1 failures or a missed limit, 2 bad input, 3 could not measure, 130
     interrupted."""
+    try:
+        return _main(arguments)
+    except KeyboardInterrupt:
+        # While the first modules were still being read.
+        print("workbench: interrupted", file=sys.stderr)
+        return INTERRUPTED
+
+
+def _main(arguments: Sequence[str] | None) -> int:
     words = list(sys.argv[1:] if arguments is None else arguments)
     if words[:1] in (["--version"], ["-V"]):
         from workbench import __version__

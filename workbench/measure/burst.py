@@ -28,6 +28,9 @@ BUILT_AHEAD = 512
 SWEEP_S = 0.05
 DONE_GRACE_NS = 50_000_000
 FINISH_GRACE_NS = 2_000_000_000
+USAGE_GRACE_NS = 10_000_000_000
+"""The most that is waited for the counts and the end of a reply with its finish reason, whatever else the server sends."""
+
 ROWS = 48
 COLLECT_EVERY = 1000
 
@@ -312,7 +315,7 @@ class Burst:
         exchange.finish()
 
     async def _sweep(self) -> None:
-        """Look for requests past one of their timeouts, and for whole replies whose connection stays open."""
+        """Look for requests past one of their timeouts, and for replies that are decided while their body goes on."""
         while True:
             await asyncio.sleep(SWEEP_S)
             now = perf_counter_ns()
@@ -328,7 +331,10 @@ class Burst:
                 self._give_up(exchange, "timeout_first_byte", f"no byte of a reply within {timeouts.first_byte:g} s")
             return
         quiet = now - max(reader.touched_ns, trace.first_byte_ns)
-        if reader.complete and quiet > (DONE_GRACE_NS if trace.done else FINISH_GRACE_NS):
+        settled = now - reader.settled_ns if reader.settled_ns else 0
+        if (reader.complete and quiet > (DONE_GRACE_NS if trace.done else FINISH_GRACE_NS)) or settled > (
+            FINISH_GRACE_NS if trace.done or reader.failed else USAGE_GRACE_NS
+        ):
             reader.end(reader.touched_ns)
             self._release(exchange)
         elif quiet > timeouts.idle * 1e9:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import math
 from typing import Any
 
 import msgspec
@@ -31,6 +33,9 @@ class _Chunk(msgspec.Struct):
     error: Any = None
     timings: Any = None
     sim: Any = None
+
+
+MOST = 2**63 - 1
 
 
 class Piece(msgspec.Struct):
@@ -81,7 +86,10 @@ def _tolerant(data: bytes) -> _Chunk:
     try:
         value = _decode_any(data)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise NotJsonError(f"not JSON: {error}") from None
+        try:
+            value = _decode_any(_mended(data))
+        except (ValueError, RecursionError):
+            raise NotJsonError(f"not JSON: {error}") from None
     if not isinstance(value, dict):
         raise NotJsonError(f"JSON, but {type(value).__name__} where an object was expected")
     chunk = _Chunk(
@@ -91,6 +99,22 @@ def _tolerant(data: bytes) -> _Chunk:
     if isinstance(choices, list):
         chunk.choices = [_tolerant_choice(item) for item in choices if isinstance(item, dict)]
     return chunk
+
+
+def _mended(data: bytes) -> bytes:
+    """JSON made strict: half an emoji (`\\ud83d` alone, from servers that cut text in UTF-16 units) and bytes that are not
+    UTF-8 become U+FFFD, numbers out of range become null. Raises ValueError, RecursionError."""
+    value = json.loads(data.decode("utf-8", "replace"), parse_constant=_absent, parse_float=_finite)
+    text = json.dumps(value, ensure_ascii=False)
+    return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace").encode()
+
+
+def _absent(constant: str) -> None:
+    """NaN and Infinity say nothing that could be kept."""
+
+
+def _finite(digits: str) -> float | None:
+    return number if math.isfinite(number := float(digits)) else None
 
 
 def _tolerant_choice(value: dict[str, Any]) -> _Choice:
@@ -147,10 +171,10 @@ def _calls_text(calls: Any) -> str:
 
 
 def integer(value: Any) -> int | None:
-    """A count as an int; None for anything that is not a whole, non-negative number."""
-    if isinstance(value, bool) or not isinstance(value, (int, float)):
+    """A count as an int; None for anything that is not a whole number from 0 to what JSON and TOML readers can hold."""
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 <= value <= MOST:
         return None
-    return int(value) if value >= 0 and value == int(value) else None
+    return int(value) if value == int(value) else None
 
 
 def error_text(value: Any) -> str:

@@ -28,8 +28,8 @@ class ReplyReader:
     """Reads one response body as it arrives and fills the request's trace.
 
     Call `headers` once, `feed` for each read with its stamp, then `end` exactly once. `complete` turns true when the
-    reply is whole ([DONE], or a finish reason) though the body may not have ended. `touched_ns`: when bytes last came
-    (comments too); `tail`: the end of the text so far.
+    reply is whole ([DONE], or a finish reason) though the body may not have ended. `settled_ns`: when it was whole, or known
+    to have failed, 0 before; `touched_ns`: when bytes last came (comments too); `tail`: the end of the text so far.
     """
 
     def __init__(self, trace: RequestTrace) -> None:
@@ -38,6 +38,8 @@ class ReplyReader:
         self.tail = ""
         self.chunks = 0
         self.touched_ns = 0
+        self.settled_ns = 0
+        self._encoding = ""
         self._splitter: EventSplitter | None = None
         self._body: list[bytes] = []
         self._size = 0
@@ -54,6 +56,8 @@ class ReplyReader:
         trace.headers = {name: headers[name][:300] for name in HEADERS_KEPT if name in headers}
         if 300 <= status < 400:
             self._fail("redirect", f"the server redirects to {headers.get('location', 'another address')[:200]}")
+        encoding = headers.get("content-encoding", "").strip().lower()
+        self._encoding = "" if encoding == "identity" else encoding[:40]
         kind = headers.get("content-type", "").split(";")[0].strip().lower()
         self._succeeded = 200 <= status < 300
         if self._succeeded and kind != "application/json":
@@ -62,6 +66,16 @@ class ReplyReader:
 
     def feed(self, at: int, data: bytes) -> None:
         """Bytes of the body that left the socket at stamp `at`."""
+        self._feed(at, data)
+        if not self.settled_ns and (self._failed or self.complete):
+            self.settled_ns = at
+
+    @property
+    def failed(self) -> bool:
+        """Whether the reply is known to have failed, or to be an error: nothing that may still come changes that."""
+        return self._failed or (self.trace.status is not None and not self._succeeded)
+
+    def _feed(self, at: int, data: bytes) -> None:
         trace = self.trace
         self.touched_ns = at
         if not self._size and data.startswith(b"{"):
@@ -71,11 +85,16 @@ class ReplyReader:
         if self._splitter is None:
             if self._size <= (TEXT_LIMIT if self._succeeded else ERROR_BODY_LIMIT):
                 self._body.append(data)
+            elif self._succeeded:
+                self._too_large()
+            elif not self.settled_ns:
+                # Enough of an error has been read.
+                self.settled_ns = at
             return
         if self._failed or trace.done:
             return
         if self._size > TEXT_LIMIT:
-            self._fail("malformed", f"the reply is larger than {TEXT_LIMIT // 2**20} MiB")
+            self._too_large()
             return
         try:
             events = self._splitter.feed(data)
@@ -117,6 +136,9 @@ class ReplyReader:
             self.trace.outcome = "failed"
             self.trace.error_class = error_class
             self.trace.error = message
+
+    def _too_large(self) -> None:
+        self._fail("malformed", f"the reply is larger than {TEXT_LIMIT // 2**20} MiB")
 
     def _event(self, at: int, data: bytes) -> None:
         trace = self.trace
@@ -221,16 +243,22 @@ class ReplyReader:
         if self._failed:
             return
         if not trace.events and splitter.lines > splitter.comments:
-            self._fail("malformed", "no event is recognised in the reply's body")
+            self._fail("malformed", self._unasked() or "no event is recognised in the reply's body")
         elif not self.complete:
             after = f"after {self.chunks} chunks" if self.chunks else "before any output"
             self._fail("truncated", trouble or f"the stream ended {after}, without a finish reason or [DONE]")
+
+    def _unasked(self) -> str:
+        """Why a body can't be read, when the server packed it; compressed streams come late and in bunches."""
+        if not self._encoding:
+            return ""
+        return f"the reply is packed ({self._encoding}), which was not asked for: turn that off in the server or proxy"
 
     def _end_of_body(self, at: int, clean: bool) -> None:
         trace = self.trace
         body = b"".join(self._body)
         if not self._succeeded:
-            message = body_error(body)
+            message = self._unasked() or body_error(body)
             self._fail(f"http_{trace.status}", message or "no message")
             return
         if self._failed:
@@ -241,7 +269,7 @@ class ReplyReader:
         try:
             piece = decode(body)
         except NotJsonError as error:
-            self._fail("malformed", f"the reply is {error}")
+            self._fail("malformed", self._unasked() or f"the reply is {error}")
             return
         if piece.error:
             self._fail("in_stream_error", error_text(piece.error))

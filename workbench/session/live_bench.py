@@ -123,14 +123,16 @@ class LiveBench:
             await crew.ensure(1)
             return crew
 
-        if self._starting is None or (self._starting.done() and self._starting.exception() is not None):
-            self._starting = asyncio.ensure_future(start())
-        return self._starting
+        starting = self._starting
+        if starting is None or (starting.done() and (starting.cancelled() or starting.exception() is not None)):
+            starting = self._starting = asyncio.ensure_future(start())
+        return starting
 
     async def _workers(self) -> Crew:
         """The crew, ready. Raises WorkerTrouble, as NoServer: nothing can be measured without it."""
         try:
-            return await self._start_workers()
+            # Shielded: a stop ends the waiting for them, while they themselves are closed by `close`.
+            return await asyncio.shield(self._start_workers())
         except WorkerTrouble as trouble:
             raise NoServer(str(trouble)) from None
 
@@ -359,7 +361,10 @@ class LiveBench:
     async def close(self) -> None:
         self.stop("the program ended")
         if self._starting is not None:
-            with suppress(WorkerTrouble):
+            # Those that are not ready yet are not waited for.
+            if not self._starting.done():
+                self._starting.cancel()
+            with suppress(WorkerTrouble, asyncio.CancelledError):
                 await (await self._starting).close()
         if self._set is not None:
             await self._set.close()

@@ -13,6 +13,8 @@ import msgspec
 
 from workbench.domain.cell import ClientFitness
 from workbench.domain.events import RequestTrace
+from workbench.domain.text import one_line
+from workbench.engines.launch import how_it_ended
 from workbench.measure.protocol import (
     CellDone,
     Connect,
@@ -52,18 +54,21 @@ class WorkerProcess:
         """Spawn and wait until it is ready. Raises WorkerTrouble."""
         # The SDK reads these by itself; nothing but what the session gives may reach a server.
         env = {name: value for name, value in os.environ.items() if not name.startswith("OPENAI_")}
-        with log.open("ab") as sink:
-            process = await asyncio.create_subprocess_exec(
-                sys.executable,
-                "-m",
-                "workbench.measure.worker",
-                stdin=asyncio.subprocess.PIPE,
-                stdout=asyncio.subprocess.PIPE,
-                stderr=sink,
-                env=env,
-                limit=LINE_LIMIT,
-                start_new_session=True,
-            )
+        try:
+            with log.open("ab") as sink:
+                process = await asyncio.create_subprocess_exec(
+                    sys.executable,
+                    "-m",
+                    "workbench.measure.worker",
+                    stdin=asyncio.subprocess.PIPE,
+                    stdout=asyncio.subprocess.PIPE,
+                    stderr=sink,
+                    env=env,
+                    limit=LINE_LIMIT,
+                    start_new_session=True,
+                )
+        except OSError as error:
+            raise WorkerTrouble(f"the measuring process can't be started: {error.strerror or error}") from None
         worker = cls(process, log)
         assert process.stdout is not None
         try:
@@ -71,9 +76,12 @@ class WorkerProcess:
                 line = await process.stdout.readline()
             if not isinstance(decode_from_worker(line), Ready):
                 raise WorkerTrouble("the measuring process did not start as it should")
-        except (TimeoutError, msgspec.DecodeError) as error:
+        except BaseException as error:
+            # A stop while it starts must not leave it behind.
             worker.kill()
-            raise WorkerTrouble(f"the measuring process did not start ({error}); its log: {log}") from None
+            if isinstance(error, (TimeoutError, msgspec.DecodeError)):
+                raise WorkerTrouble(f"the measuring process did not start as it should{_last_words(log)}") from None
+            raise
         worker._reading = asyncio.create_task(worker._read())
         return worker
 
@@ -88,10 +96,16 @@ class WorkerProcess:
 
     async def _read(self) -> None:
         assert self._process.stdout is not None
-        while line := await self._process.stdout.readline():
-            self.on_message(decode_from_worker(line))
+        try:
+            while line := await self._process.stdout.readline():
+                self.on_message(decode_from_worker(line))
+        except ValueError as error:
+            # Cut off in the middle of a message, or too long a one.
+            self.kill()
+            self.on_message(Crashed(f"the measuring process can't be understood: {error}"))
+            return
         status = await self._process.wait()
-        self.on_message(Crashed(f"the measuring process ended (status {status}); its log: {self._log}"))
+        self.on_message(Crashed(f"the measuring process ended ({how_it_ended(status)}{_last_words(self._log)})"))
 
     def kill(self) -> None:
         if self._process.returncode is None:
@@ -109,6 +123,16 @@ class WorkerProcess:
         except TimeoutError:
             self.kill()
             await self._process.wait()
+
+
+def _last_words(log: Path) -> str:
+    """The last line of the log, after a colon: the log itself goes with the session."""
+    try:
+        lines = log.read_bytes()[-4096:].decode("utf-8", "replace").split("\n")
+    except OSError:
+        return ""
+    said = next((line for line in reversed(lines) if line.strip()), "")
+    return f": {one_line(said, 200)}" if said else ""
 
 
 def _ignore(message: FromWorker) -> None:
@@ -142,7 +166,14 @@ class Crew:
         """Have `count` workers. Raises WorkerTrouble."""
         missing = count - len(self._workers)
         if missing > 0:
-            started = await asyncio.gather(*(WorkerProcess.start(self._log) for _ in range(missing)))
+            tried = await asyncio.gather(
+                *(WorkerProcess.start(self._log) for _ in range(missing)), return_exceptions=True
+            )
+            started = [item for item in tried if isinstance(item, WorkerProcess)]
+            for trouble in tried:
+                if isinstance(trouble, BaseException):
+                    await asyncio.gather(*(worker.close() for worker in started))
+                    raise trouble
             for worker in started:
                 if self._connect is not None:
                     worker.send(self._connect)
