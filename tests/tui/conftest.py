@@ -45,7 +45,7 @@ class Driven:
     async def settle(self) -> None:
         """Let every message be handled, then repaint as the timer would."""
         await self.pilot.pause()
-        self.app.show_now()
+        self.app._tick()
         await self.pilot.pause()
 
     async def finished(self) -> None:

@@ -37,6 +37,8 @@ from workbench.tui.terminal import log_file, own_terminal
 REPAINT_S = 0.25
 INTERRUPTED = 130
 CRASHED = 1
+FLOWING = frozenset({"ttft", "rate", "memory", "requests", "cells"})
+"""Panes that change by themselves during a run."""
 OURS = (BUILT_IN, SIMULATED)
 
 
@@ -296,7 +298,8 @@ class WorkbenchApp(App[int]):
     # Painting
 
     def _tick(self) -> None:
-        if self.model.paused:
+        # On the way out there may be a last tick with no screen left.
+        if self.model.paused or not self.screen_stack:
             return
         screen = self.screen
         if isinstance(screen, LiveScreen) or hasattr(screen, "repaint"):
@@ -305,10 +308,19 @@ class WorkbenchApp(App[int]):
                 screen.repaint(touched)
 
     def show_now(self) -> None:
-        """Repaint what has changed without waiting for the timer: a key was pressed."""
+        """Repaint what has changed without waiting for the timer: a key was pressed.
+
+        While a run is under way, what flows by itself waits for its own turn: keys held down cost next to nothing.
+        """
+        if not self.screen_stack:
+            return
         screen = self.screen
         if hasattr(screen, "repaint"):
-            screen.repaint(self.model.take_touched())
+            touched = self.model.take_touched()
+            if self.model.running:
+                self.model.touched = touched & FLOWING
+                touched -= FLOWING
+            screen.repaint(touched)
 
     def say(self, text: str) -> None:
         """One line of trouble where the verdict stands."""

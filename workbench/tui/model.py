@@ -149,6 +149,11 @@ class LiveModel:
         return self._clock() - self._began
 
     @property
+    def now(self) -> float:
+        """Seconds of the model's clock."""
+        return self._clock()
+
+    @property
     def phase_elapsed(self) -> float:
         """Seconds since the phase began."""
         return self._clock() - self._phase_began

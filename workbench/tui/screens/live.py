@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 
 LEAST_WIDTH, LEAST_HEIGHT = 60, 20
 FULL_WIDTH, FULL_HEIGHT = 78, 23
+LARGE, LARGE_S = 3000, 0.45
+"""Cells from which on the request list is repainted less often while a run is under way, and how often then."""
 
 
 class LiveScreen(Screen[None]):
@@ -39,6 +41,7 @@ class LiveScreen(Screen[None]):
     def __init__(self) -> None:
         super().__init__()
         self._keys_state: tuple[object, ...] = ()
+        self._requests_at = 0.0
 
     def compose(self) -> ComposeResult:
         yield Status(id="status")
@@ -103,7 +106,20 @@ class LiveScreen(Screen[None]):
             touched = touched | {"status"}
         for pane in self.query(Pane):
             if pane.model_name in touched and pane.is_on_screen:
-                pane.repaint()
+                if isinstance(pane, Requests) and model.running and self._too_soon(pane):
+                    model.touch("requests")
+                else:
+                    pane.repaint()
+
+    def _too_soon(self, pane: Requests) -> bool:
+        """Whether a large list was repainted a moment ago: when requests end quickly every row of it changes each time,
+        and a slow line would carry little else."""
+        now = self.workbench.model.now
+        large = pane.size.width * pane.size.height > LARGE
+        if large and not pane.has_focus and now - self._requests_at < LARGE_S:
+            return True
+        self._requests_at = now
+        return False
 
     def redraw(self) -> None:
         """Everything anew: the look has changed."""

@@ -243,7 +243,7 @@ def _safe(line: Line) -> Line:
 
 def _strip(line: Iterable[tuple[str, Style]], width: int, blank: Style) -> Strip:
     strip = Strip([Segment(text, style) for text, style in line if text])
-    return strip.adjust_cell_length(width, blank)
+    return strip.adjust_cell_length(width, blank).simplify()
 
 
 def _changed(old: Line, new: Line, width: int) -> tuple[int, int]:
