@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import resource
 import signal
 import sys
 from asyncio.subprocess import DEVNULL, PIPE, Process
@@ -88,10 +89,11 @@ async def ended(process: Process) -> tuple[int, str, str]:
     return process.returncode, out.decode(), err.decode()
 
 
-async def run(folder: Path, base_url: str, *words: str, **variables: str) -> tuple[int, str, str]:
-    return await ended(
-        await workbench(folder, "run", "--base-url", base_url, "--requests", "1", "--warmup", "0", *words, **variables)
-    )
+async def run(
+    folder: Path, base_url: str, *words: str, before: Callable[[], None] | None = None, **variables: str
+) -> tuple[int, str, str]:
+    usual = ("run", "--base-url", base_url, "--requests", "1", "--warmup", "0")
+    return await ended(await workbench(folder, *usual, *words, before=before, **variables))
 
 
 def only_record(folder: Path) -> Record:
@@ -165,3 +167,59 @@ async def test_a_stop_while_the_workers_start_leaves_none_behind(tmp_path: Path,
         status, out, err = await ended(process)
     assert (status, out, err) == (130, "", "workbench: interrupted at once: nothing was measured\n")
     await until(lambda: gone(workers))
+
+
+async def test_a_worker_that_dies_in_the_warm_up_ends_the_session(tmp_path: Path) -> None:
+    async with server(stalled) as seen:
+        process = await workbench(tmp_path, "run", "--base-url", seen.base_url)
+        await until(lambda: any(b"/chat/completions" in head for head in seen.heads))
+        (worker,) = children(process.pid)
+        os.kill(worker, signal.SIGKILL)
+        status, _, err = await ended(process)
+    assert status == 3
+    assert "the measuring process ended (killed by SIGKILL" in err
+    assert not (tmp_path / "sessions").exists()
+
+
+async def test_what_no_disk_takes_is_said_and_the_result_still_shown(tmp_path: Path) -> None:
+    reply = STREAM + event("a") * 300 + event("b", '"stop"') + END
+
+    def before() -> None:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (25_000, 25_000))
+
+    async with server(whole(reply)) as seen:
+        words = ("--events", "--requests", "20", "--concurrency", "1,2")
+        status, out, err = await run(tmp_path, seen.base_url, *words, before=before)
+    assert status == 2
+    assert "TTFT ms" in out
+    assert err.count("warning: can't save") == 1
+    assert err.endswith("events.jsonl: files there may not get that big: give another folder with --sessions DIR\n")
+    assert (only_record(tmp_path).session.status, len(only_record(tmp_path).cells)) == ("complete", 2)
+
+
+@pytest.mark.parametrize(("most", "status"), [(4096, 0), (64, 1)])
+async def test_too_few_open_files_are_no_failure_of_the_server(tmp_path: Path, most: int, status: int) -> None:
+    """A shell's soft limit is raised; a hard one ends the cell."""
+    async with server(whole(WHOLE)) as seen:
+        words = ("--concurrency", "100", "--requests", "200")
+        got, _, err = await run(
+            tmp_path, seen.base_url, *words, before=lambda: resource.setrlimit(resource.RLIMIT_NOFILE, (64, most))
+        )
+    assert got == status, err
+    record = only_record(tmp_path)
+    assert record.cells[0].failed == 0
+    assert record.session.status == ("complete" if status == 0 else "failed")
+    assert ("ulimit -n" in record.session.reason) == bool(status)
+
+
+@pytest.mark.parametrize("closed", [(0,), (1,), (2,), (0, 1, 2)])
+async def test_closed_streams_are_no_trouble(tmp_path: Path, closed: tuple[int, ...]) -> None:
+    def before() -> None:
+        for number in closed:
+            os.close(number)
+
+    async with server(whole(WHOLE)) as seen:
+        status, out, err = await run(tmp_path, seen.base_url, before=before)
+    assert status == 0, err
+    assert ("TTFT ms" in out) == (1 not in closed)
+    assert only_record(tmp_path).cells[0].ok == 1

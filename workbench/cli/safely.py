@@ -16,6 +16,7 @@ from workbench.domain.variables import BadInput
 
 def safely(work: Callable[[], int]) -> int:
     """Do the work and turn what goes wrong into one line and a status. An unforeseen error leaves a traceback in a file."""
+    _open_streams()
     for stream in (sys.stdout, sys.stderr):
         # A terminal that can't show a character gets a substitute, not an error.
         with suppress(AttributeError, ValueError):
@@ -29,6 +30,13 @@ def safely(work: Callable[[], int]) -> int:
     except Exception as error:
         return _trouble(error)
     return status
+
+
+def _open_streams() -> None:
+    """What was closed before we started leads to nowhere, so that no file or pipe of ours gets its number."""
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+        if getattr(sys, name) is None:
+            setattr(sys, name, os.fdopen(os.open(os.devnull, os.O_RDWR), mode, encoding="utf-8"))
 
 
 def _trouble(error: Exception) -> int:

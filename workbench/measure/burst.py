@@ -7,6 +7,7 @@ import errno
 import gc
 import hashlib
 import random
+import resource
 from collections import deque
 from collections.abc import Callable, Iterator
 from functools import partial
@@ -294,8 +295,21 @@ class Burst:
             self._give_up(exchange, "timeout_connect", f"no connection within {self._timeouts.connect:g} s")
             return
         except OSError as error:
+            if error.errno in (errno.EMFILE, errno.ENFILE):
+                # Not the server's failure: nothing that follows would be measured as it was asked for.
+                limit = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+                self.trouble = (
+                    f"a process may have no more than {limit} files and connections open here: raise `ulimit -n`"
+                )
+                self.stop()
+                return
             refused = isinstance(error, ConnectionRefusedError) or f"[Errno {errno.ECONNREFUSED}]" in str(error)
             self._give_up(exchange, "refused" if refused else "connection", str(error))
+            return
+        except (
+            Exception
+        ) as error:  # Whatever else opening meets (a host name no resolver takes), the request has ended.
+            self._give_up(exchange, "connection", f"{type(error).__name__}: {error}")
             return
         if exchange.over:
             self._pool.give_back(connection)

@@ -9,9 +9,11 @@ from __future__ import annotations
 
 import asyncio
 import os
+import resource
 import signal
 import sys
 import traceback
+from contextlib import suppress
 from time import perf_counter_ns
 
 import msgspec
@@ -35,6 +37,7 @@ from workbench.measure.protocol import (
 from workbench.measure.transport import Client
 
 SNAPSHOT_S = 0.2
+FILES = 65_536
 INPUT_LIMIT = 256 * 1024 * 1024
 
 
@@ -152,9 +155,19 @@ async def _serve() -> None:
         worker.close()
 
 
+def _allow_many_files() -> None:
+    """Every stream is an open file, and shells allow 256 or 1,024 of them though the system has more to give."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = FILES if hard == resource.RLIM_INFINITY else min(hard, FILES)
+    if soft != resource.RLIM_INFINITY and soft < wanted:
+        with suppress(OSError, ValueError):
+            resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
+
+
 def main() -> None:
     """Serve until the input ends. A Ctrl-C in the terminal is the session's business, not the worker's."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    _allow_many_files()
     asyncio.run(_serve())
 
 

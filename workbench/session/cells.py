@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import secrets
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -17,7 +18,7 @@ from workbench.session.endpoint import Endpoint, NoServer, Target
 from workbench.session.job import Job
 from workbench.session.probes import PROBED, Probes
 from workbench.session.weights_file import identify
-from workbench.session.workers import CellRun, Crew
+from workbench.session.workers import CellRun, Crew, WorkerTrouble
 
 DRAIN_S = 30.0
 DRAIN_POLL_S = 0.1
@@ -50,6 +51,8 @@ class CellRunner:
         self._template: dict[str, int] = {}
         self._connected = ""
         self._counter = 0
+        # New each session: a server that still holds the last one's prefixes must not make the first request warm.
+        self._nonce = secrets.token_hex(4)
         self.stopped = False
 
     def connect(self, endpoint: Endpoint) -> None:
@@ -89,7 +92,8 @@ class CellRunner:
         """The first request alone (it may load the model), the others as the cell will. A server that was just started gets
         the plan's whole warm-up.
 
-        Raises NoServer when the session's first request shows that nothing can be measured.
+        Raises NoServer when the session's first request shows that nothing can be measured, WorkerTrouble when a measuring
+        process dies.
         """
         result = Warmup()
         if cell.warmup < 1 or self.stopped:
@@ -170,8 +174,12 @@ class CellRunner:
         self._counter += 1
         run.requests, run.concurrency, run.warmup = requests, concurrency, True
         # Warm-up is unique too, whatever the cell's cache mode; a warm cell warms its cache with the prompts themselves.
-        run.nonce_seed = f"warm-up {self._plan.seed} {self._counter}" if setting.cache == "unique" else ""
-        return await self._crew.run(run, on_snapshot=_unseen, on_finished=on_finished)
+        run.nonce_seed = f"warm-up {self._nonce} {self._counter}" if setting.cache == "unique" else ""
+        done = await self._crew.run(run, on_snapshot=_unseen, on_finished=on_finished)
+        if done.trouble:
+            # A fresh worker would go on, with a warm-up that never was.
+            raise WorkerTrouble(done.trouble)
+        return done
 
     def _run_cell(self, endpoint: Endpoint, setting: Setting) -> RunCell:
         limit = "max_completion_tokens" if endpoint.view.id in self._completion_tokens else "max_tokens"

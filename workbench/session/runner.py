@@ -93,7 +93,7 @@ class SessionRun:
         self._runner = CellRunner(job.plan, services.crew, services.target, job)
         self._saver: Saver | None = None
         self._stop_reason = ""
-        self.unsaved = ""
+        self.unsaved = self._events_unsaved = ""
         self._started = 0.0
         self._seen_servers: dict[str, Endpoint] = {}
         self._nonce = secrets.token_hex(8)
@@ -134,12 +134,10 @@ class SessionRun:
                 if self._narrow_enough():
                     reason = f"the interval was narrow enough after {number + 1} of {len(self._cells)} cells"
                     break
-        except WorkerTrouble as trouble:
-            status, reason = "failed", str(trouble)
-        except NoServer as trouble:
+        except (WorkerTrouble, NoServer) as trouble:
             if not record.cells:
-                raise
-            # The server went away between two cells: what was measured stays.
+                raise NoServer(str(trouble)) from None
+            # The server, or a measuring process, went away after a cell: what was measured stays.
             status, reason = "failed", str(trouble)
         if status == "complete":
             await self._check_instrument()
@@ -147,7 +145,7 @@ class SessionRun:
         record.session.reason = reason
         record.session.finished = rfc3339()
         self._save()
-        path = self._saver.path if self._saver is not None else ""
+        path = self._saver.path if self._saver is not None and not self.unsaved else ""
         self._tell(SessionEnded(record=record, path=path, status=status, reason=reason))
         return record
 
@@ -203,8 +201,7 @@ class SessionRun:
         self._learn_prompt_tokens(figures)
         await self._judge()
         self._save()
-        if self._saver is not None and self._job.events:
-            self._saver.events(run.traces)
+        self._save_events(run)
         self._tell(CellEnded(cell=cell, figures=figures, table=table))
         if run.trouble:
             raise WorkerTrouble(run.trouble)
@@ -372,11 +369,24 @@ class SessionRun:
                 self._saver = open_saver(self._record)
             else:
                 self._saver.write(self._record)
-            self.unsaved = ""
+            self.unsaved = self._events_unsaved
         except SaveTrouble as trouble:
-            # Measuring goes on: the disk may have room again when the next cell is over, and the result is shown anyway.
-            self.unsaved = str(trouble)
-            self._tell(Notice("warning", self.unsaved))
+            self._not_saved(trouble)
+
+    def _save_events(self, run: CellRun) -> None:
+        if self._saver is None or not self._job.events:
+            return
+        try:
+            self._saver.events(run.traces)
+        except SaveTrouble as trouble:
+            self._events_unsaved = str(trouble)
+            self._not_saved(trouble)
+
+    def _not_saved(self, trouble: SaveTrouble) -> None:
+        """Measuring goes on: the disk may have room again when the next cell is over, and the result is shown anyway."""
+        if str(trouble) != self.unsaved:
+            self._tell(Notice("warning", str(trouble)))
+        self.unsaved = str(trouble)
 
 
 def rfc3339() -> str:
