@@ -89,10 +89,10 @@ async def test_128_streams_are_in_flight_at_once(crew: Crew) -> None:
 
 async def test_two_workers_share_a_cell(crew: Crew) -> None:
     async with SimulatorProcess(SimOptions(ttft_ms=100, itl_ms=10)) as simulator:
-        done = await run(crew, simulator.base_url, requests=15, concurrency=5, workers=2)
-    assert sorted(trace.index for trace in done.traces) == list(range(15))
-    cell = cell_figures(done.traces, concurrency=5)
-    assert (cell.ok, cell.in_flight_peak, done.fitness.workers) == (15, 5, 2)
+        done = await run(crew, simulator.base_url, requests=16, concurrency=6, workers=2)
+    assert sorted(trace.index for trace in done.traces) == list(range(16))
+    cell = cell_figures(done.traces, concurrency=6)
+    assert (cell.ok, cell.in_flight_peak, done.fitness.workers) == (16, 6, 2)
 
 
 async def test_every_prompt_is_unique_and_the_headers_are_right(crew: Crew, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from workbench.measure import stream
-from workbench.measure.stream import EventSplitter, LineTooLongError
+from workbench.measure.stream import ErrorEvent, EventSplitter, LineTooLongError
 
 
 def split(pieces: list[bytes]) -> list[bytes]:
@@ -64,9 +64,10 @@ def test_a_byte_order_mark_is_passed_over() -> None:
 
 
 def test_an_error_event_is_known_as_one() -> None:
-    splitter = EventSplitter()
-    assert splitter.feed(b"event: error\ndata: no\n\n") == [b"no"]
-    assert splitter.error_event
+    before, error = EventSplitter().feed(b"data: yes\n\nevent: error\ndata: no\n\n")
+    assert (before, error) == (b"yes", b"no")
+    assert isinstance(error, ErrorEvent)
+    assert not isinstance(before, ErrorEvent)
 
 
 def test_a_line_without_an_end_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:

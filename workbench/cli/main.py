@@ -59,6 +59,9 @@ def _main(arguments: Sequence[str] | None) -> int:
     if words[0] in ("--help", "-h", "help"):
         print(usage(), end="")
         return DONE
+    if words[0].startswith("-"):
+        # Options alone are the screen's: `workbench --base-url URL` opens it on that server.
+        words.insert(0, "tui")
     verb = words.pop(0)
     if verb not in VERBS:
         return _unknown(verb)

@@ -67,6 +67,21 @@ class RunOptions(msgspec.Struct, kw_only=True):
     declared: dict[str, str] = {}
 
 
+class Once(argparse.Action):
+    """An option that says one thing; given twice, the first would be lost without a word."""
+
+    def __call__(
+        self,
+        parser: argparse.ArgumentParser,
+        namespace: argparse.Namespace,
+        values: object,
+        option_string: str | None = None,
+    ) -> None:
+        if getattr(namespace, self.dest, None) is not None:
+            parser.error(f"{option_string} given twice: one variable is flipped at a time")
+        setattr(namespace, self.dest, values)
+
+
 def add_run_options(parser: argparse.ArgumentParser, rounds: int = 1) -> None:
     """Add every option of `run`. None of them has a default here, so that what was typed can be told from what was not."""
     add = parser.add_argument_group("which server").add_argument
@@ -93,7 +108,7 @@ def add_run_options(parser: argparse.ArgumentParser, rounds: int = 1) -> None:
 
     add = parser.add_argument_group("how much, and in which order").add_argument
     add("--concurrency", metavar="N[,N...]", help="requests in flight at once; several values make a ladder")
-    add("--vary", metavar="VAR=V1,V2", help=f"the one variable to flip: {', '.join(CONTROLLED)}")
+    add("--vary", metavar="VAR=V1,V2", action=Once, help=f"the one variable to flip: {', '.join(CONTROLLED)}")
     add("--requests", metavar="N", help="measured requests a cell (default: at least 20, more at high concurrency)")
     add("--warmup", metavar="N", help="requests before a side starts, left out (default 3)")
     add("--rounds", metavar="N", help=f"repeats of every cell (default {rounds})")

@@ -175,6 +175,25 @@ def _within(figures: RequestFigures, limits: dict[str, float]) -> bool:
     return True
 
 
+STEADY_ENOUGH = 0.5
+"""The steady window's throughput stands for a cell when it holds at least this share of the tokens."""
+
+
+class Paced(Protocol):
+    """What tells a cell's throughput: its figures, or its stored table."""
+
+    throughput: float | None
+    steady_throughput: float | None
+    steady_share: float | None
+
+
+def stated_throughput(cell: Paced) -> float | None:
+    """The one throughput a cell is quoted with: the steady window's where that holds half the tokens, else the whole's."""
+    if cell.steady_throughput is not None and (cell.steady_share or 0.0) >= STEADY_ENOUGH:
+        return cell.steady_throughput
+    return cell.throughput
+
+
 class Limited(Protocol):
     """What limits are held against: a cell's figures, or its stored table."""
 

@@ -85,7 +85,8 @@ def sentence(story: Story) -> str:
     text = " ".join(part for part in (*parts, last, "" if last and not failed else _closing(story)) if part)
     if story.rounds < FEWEST_ROUNDS and story.ask:
         runs = "one run each" if story.rounds < 2 else f"{story.rounds} runs each"
-        text = f"{text.removesuffix('.')}; {runs}: {story.ask}"
+        ask = story.ask if story.rounds < 2 else f"an interval needs {FEWEST_ROUNDS} rounds a side"
+        text = f"{text.removesuffix('.')}; {runs}: {ask}"
     return text
 
 

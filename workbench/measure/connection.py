@@ -79,7 +79,11 @@ class Drain:
 
     def _run(self) -> None:
         while self._waiting:
-            self._waiting.popleft().parse()
+            connection = self._waiting.popleft()
+            try:
+                connection.parse()
+            except Exception as error:  # One reply that can't be read must not stop the reading of all others.
+                connection.fail(f"the reply can't be read: {type(error).__name__}: {error}")
 
 
 class Connection(asyncio.Protocol):
@@ -158,8 +162,9 @@ class Connection(asyncio.Protocol):
             if trace.first_byte_ns is None:
                 trace.first_byte_ns = stamp
                 if trace.sent_ns is None:
-                    # The server answered before it had read the whole request.
+                    # The server answered before it had read the whole request: the clock can't start after its answer.
                     self._sent()
+                    trace.sent_ns = min(trace.sent_ns or stamp, stamp)
             self._now = stamp
             try:
                 self._parser.feed_data(data)
@@ -213,6 +218,10 @@ class Connection(asyncio.Protocol):
         if exchange is not None and not exchange.over:
             exchange.reader.give_up(self._now, error_class, message)
             exchange.finish()
+
+    def fail(self, message: str) -> None:
+        """End the exchange as malformed and close: its reply met an error of our own."""
+        self._give_up("malformed", message)
 
     def release(self) -> None:
         """Let go of the exchange (it ended by itself, or was given up) and close: its reply is not whole."""

@@ -6,7 +6,7 @@ from typing import Any
 
 from workbench.domain.events import RequestTrace
 from workbench.measure.chunks import NotJsonError, Piece, body_error, decode, error_text, integer
-from workbench.measure.stream import EventSplitter, LineTooLongError
+from workbench.measure.stream import ErrorEvent, EventSplitter, LineTooLongError
 
 TEXT_LIMIT = 64 * 1024 * 1024
 ERROR_BODY_LIMIT = 64 * 1024
@@ -48,6 +48,7 @@ class ReplyReader:
         self._tool_calls: list[str] = []
         self._failed = False
         self._succeeded = False
+        self._usage_counted = False
 
     def headers(self, status: int, headers: dict[str, str]) -> None:
         """The response's status and headers (names in lower case)."""
@@ -151,7 +152,7 @@ class ReplyReader:
             return
         if not data.strip():
             return
-        if self._splitter is not None and self._splitter.error_event:
+        if isinstance(data, ErrorEvent):
             self._fail("in_stream_error", body_error(data) or "the server sent an error event")
             return
         try:
@@ -201,6 +202,7 @@ class ReplyReader:
         said = piece.usage
         if said is not None:
             completion = integer(said.get("completion_tokens"))
+            self._usage_counted = self._usage_counted or bool(completion)
             if completion or usage.completion is None:
                 usage.completion = completion
             prompt = integer(said.get("prompt_tokens"))
@@ -222,8 +224,8 @@ class ReplyReader:
     def _timings(self, timings: dict[str, Any]) -> None:
         """llama.cpp's `timings` count like usage does; prompt_n leaves out what the cache held."""
         usage = self.trace.usage
-        if not usage.completion:
-            usage.completion = integer(timings.get("predicted_n"))
+        if not self._usage_counted:
+            usage.completion = integer(timings.get("predicted_n")) or usage.completion
         processed, cached = integer(timings.get("prompt_n")), integer(timings.get("cache_n"))
         if usage.prompt is None and processed is not None:
             usage.prompt = processed + (cached or 0)

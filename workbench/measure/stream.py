@@ -13,10 +13,14 @@ class LineTooLongError(ValueError):
     """An event line passed LINE_LIMIT bytes without an end."""
 
 
+class ErrorEvent(bytes):
+    """The data of an event named "error": an error whatever it looks like."""
+
+
 class EventSplitter:
     """Turns bytes into the data of complete events, in order.
 
-    `error_event` is true once an event named "error" has been seen: its data is an error whatever it looks like.
+    The data of an event named "error" comes as an ErrorEvent.
     `comments` counts comment lines (keep-alives), `lines` all non-empty lines.
     """
 
@@ -28,7 +32,6 @@ class EventSplitter:
         "_skip_lf",
         "_started",
         "comments",
-        "error_event",
         "lines",
     )
 
@@ -39,7 +42,6 @@ class EventSplitter:
         self._started = False
         self._data: list[bytes] = []
         self._event = b""
-        self.error_event = False
         self.comments = 0
         self.lines = 0
 
@@ -92,9 +94,9 @@ class EventSplitter:
         for line in lines:
             if not line:
                 if self._data:
-                    events.append(self._data[0] if len(self._data) == 1 else b"\n".join(self._data))
+                    data = self._data[0] if len(self._data) == 1 else b"\n".join(self._data)
+                    events.append(ErrorEvent(data) if self._event == b"error" else data)
                     self._data.clear()
-                    self.error_event = self.error_event or self._event == b"error"
                 self._event = b""
                 continue
             self.lines += 1

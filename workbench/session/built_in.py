@@ -45,8 +45,12 @@ class BuiltInTarget:
             raise NoServer(f"the built-in engine has no {wanted}; it has: {', '.join(quants())}")
         return known
 
+    def _alive(self, quant: str) -> bool:
+        """Whether the engine runs, with this quant; one that died is started again."""
+        return self._engine is not None and self._engine.quant == quant and self._engine.returncode is None
+
     async def _start(self, quant: str) -> ServerTarget:
-        if self._engine is not None and self._server is not None and self._engine.quant == quant:
+        if self._server is not None and self._alive(quant):
             return self._server
         await self.close()
         try:

@@ -281,6 +281,11 @@ class LiveBench:
             await self.connect()
         assert self._set is not None
         crew = await self._workers()
+        if plan.varied == "quant" and not await self._set.choices("quant", plan.baseline):
+            raise BadInput(
+                f"quant can't be flipped at {self._set.name}: it serves the model in one quantization only; flip engine "
+                "between two targets, or give the target a launch table"
+            )
         endpoint = await self._set.endpoint(plan.baseline)
         looking = asyncio.ensure_future(asyncio.to_thread(take, endpoint.base_url, endpoint.pid))
         prompts = await prompts_for(plan, endpoint.view.context, partial(self._count, endpoint.model), restored)

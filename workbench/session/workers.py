@@ -48,6 +48,7 @@ class WorkerProcess:
         self._log = log
         self._reading: asyncio.Task[None] | None = None
         self.on_message: Callable[[FromWorker], None] = _ignore
+        self.trouble = ""
 
     @classmethod
     async def start(cls, log: Path) -> WorkerProcess:
@@ -102,10 +103,11 @@ class WorkerProcess:
         except ValueError as error:
             # Cut off in the middle of a message, or too long a one.
             self.kill()
-            self.on_message(Crashed(f"the measuring process can't be understood: {error}"))
-            return
-        status = await self._process.wait()
-        self.on_message(Crashed(f"the measuring process ended ({how_it_ended(status)}{_last_words(self._log)})"))
+            self.trouble = f"the measuring process can't be understood: {error}"
+        else:
+            status = await self._process.wait()
+            self.trouble = f"the measuring process ended ({how_it_ended(status)}{_last_words(self._log)})"
+        self.on_message(Crashed(self.trouble))
 
     def kill(self) -> None:
         if self._process.returncode is None:
@@ -156,6 +158,7 @@ class Crew:
         self._log = log
         self._workers: list[WorkerProcess] = []
         self._connect: Connect | None = None
+        self._stopped = False
 
     @property
     def pids(self) -> list[int]:
@@ -164,6 +167,8 @@ class Crew:
 
     async def ensure(self, count: int) -> None:
         """Have `count` workers. Raises WorkerTrouble."""
+        # One that died between two cells told nobody.
+        self._workers = [worker for worker in self._workers if not worker.trouble]
         missing = count - len(self._workers)
         if missing > 0:
             tried = await asyncio.gather(
@@ -193,11 +198,18 @@ class Crew:
         on_snapshot: Callable[[list[Snapshot]], None],
         on_finished: Callable[[RequestTrace], None],
     ) -> CellRun:
-        """Run one cell over `workers` processes (never more than its concurrency); returns when all of them are done."""
-        count = max(1, min(workers, run.concurrency))
+        """Run one cell over `workers` processes; returns when all of them are done.
+
+        A closed loop takes only as many workers as share its concurrency evenly: requests are dealt out in turn, and a
+        worker with fewer streams would be left with the others' work at the end.
+        """
+        count = max(1, workers if run.arrival != "closed" else _even(run.concurrency, workers))
+        self._stopped = False
         await self.ensure(count)
+        if self._stopped:
+            return CellRun(traces=[], fitness=ClientFitness(), stopped=True)
         crew = self._workers[:count]
-        shares = [run.concurrency // count + (index < run.concurrency % count) for index in range(count)]
+        streams = max(1, run.concurrency // count)
         latest: dict[int, Snapshot] = {}
         done: dict[int, CellDone] = {}
         traces: list[RequestTrace] = []
@@ -214,6 +226,8 @@ class Crew:
 
         def take(index: int, message: FromWorker) -> None:
             nonlocal crash
+            if isinstance(message, (Snapshot, Finished, CellDone)) and message.cell != run.cell:
+                return  # Of a cell that was given up before.
             if isinstance(message, Snapshot):
                 latest[index] = message
                 on_snapshot(list(latest.values()))
@@ -231,13 +245,15 @@ class Crew:
         for index, worker in enumerate(crew):
             worker.on_message = lambda message, index=index: receive(index, message)  # type: ignore[misc]
             worker.send(
-                msgspec.structs.replace(run, share=index, shares=count, concurrency=shares[index], start_at_ns=start_at)
+                msgspec.structs.replace(run, share=index, shares=count, concurrency=streams, start_at_ns=start_at)
             )
         try:
             await finished
         finally:
-            for worker in crew:
+            for index, worker in enumerate(crew):
                 worker.on_message = _ignore
+                if index not in done:
+                    worker.send(Stop())
         if crash:
             self._workers = [worker for worker in self._workers if worker not in crew]
             for worker in crew:
@@ -252,12 +268,18 @@ class Crew:
         )
 
     def stop(self) -> None:
+        self._stopped = True
         for worker in self._workers:
             worker.send(Stop())
 
     async def close(self) -> None:
         await asyncio.gather(*(worker.close() for worker in self._workers))
         self._workers.clear()
+
+
+def _even(concurrency: int, workers: int) -> int:
+    """The largest number of workers up to the one asked for that divides the concurrency."""
+    return next(count for count in range(max(1, min(workers, concurrency)), 0, -1) if concurrency % count == 0)
 
 
 def _busiest(fitness: list[ClientFitness]) -> ClientFitness:

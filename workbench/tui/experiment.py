@@ -9,6 +9,7 @@ import asyncio
 from collections.abc import Callable
 from typing import Any, Protocol
 
+from workbench.domain.cell import stated_throughput
 from workbench.domain.plan import Plan, plan_from_table
 from workbench.domain.record import CellTable, Record, Verdict
 from workbench.domain.text import one_line
@@ -58,7 +59,7 @@ def summary_of_table(cell: CellTable) -> CellSummary:
         ttft_max=ttft.max if ttft else None,
         total_p50=total.p50 if total else None,
         each=decode.p50 if decode else None,
-        throughput=cell.throughput,
+        throughput=stated_throughput(cell),
         in_flight_peak=cell.in_flight_peak,
         errors=dict(cell.errors),
     )

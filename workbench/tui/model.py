@@ -8,7 +8,7 @@ from time import perf_counter
 
 import msgspec
 
-from workbench.domain.cell import CellFigures, percentile
+from workbench.domain.cell import CellFigures, percentile, stated_throughput
 from workbench.domain.plan import CellPlan, Plan
 from workbench.domain.record import Record, Verdict
 from workbench.domain.variables import Setting, differences, show_value, value_of
@@ -79,7 +79,7 @@ def summary_of(figures: CellFigures, label: str, arm: str = "", round_: int = 1)
         ttft_max=ttft.max if ttft else None,
         total_p50=total.p50 if total else None,
         each=decode.p50 if decode else None,
-        throughput=figures.throughput,
+        throughput=stated_throughput(figures),
         in_flight_peak=figures.in_flight_peak,
         errors=dict(figures.errors),
     )

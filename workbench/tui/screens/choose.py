@@ -33,7 +33,7 @@ class ChooseScreen(OverScreen):
         Binding("r", "look", "Look again", id="choose.look", tooltip="Look for servers again"),
         Binding("q", "app.leave_now", "Quit", id="choose.quit", tooltip="Quit the program"),
     ]
-    CSS = "ChooseScreen #advice { height: 7; }"
+    CSS = "ChooseScreen #advice { height: 8; }"
 
     def body(self) -> ComposeResult:
         yield Listing("servers", empty="none yet: start one and press r", id="targets")
@@ -46,6 +46,8 @@ class ChooseScreen(OverScreen):
 
     def _show(self) -> None:
         listing = self.query_one(Listing)
+        usable = [number for number, target in enumerate(self._targets) if not target.trouble]
+        listing.cursor = usable[0] if usable else 0
         listing.show([self._row(target) for target in self._targets])
         self.query_one(Reader).remake()
         self.refresh_bindings()
@@ -53,6 +55,9 @@ class ChooseScreen(OverScreen):
     @property
     def _targets(self) -> list[FoundTarget]:
         return self.workbench.targets
+
+    def on_listing_moved(self) -> None:
+        self.query_one(Reader).remake()
 
     def _usable(self) -> list[FoundTarget]:
         return [target for target in self._targets if not target.trouble and target.name not in DESCRIBED]
@@ -70,7 +75,10 @@ class ChooseScreen(OverScreen):
             "Started one meanwhile? Press r. One elsewhere: workbench --base-url http://HOST:PORT/v1, "
             "or a [targets.NAME] in workbench.toml."
         )
-        return [*paragraph(text, width, look.bright), *paragraph(more, width, look.muted)]
+        lines = [*paragraph(text, width, look.bright), *paragraph(more, width, look.muted)]
+        cursor = self.query_one(Listing).cursor
+        trouble = self._targets[cursor].trouble if cursor < len(self._targets) else ""
+        return [*paragraph(one_line(trouble), width, look.trouble), *lines] if trouble else lines
 
     def _row(self, target: FoundTarget) -> Row:
         def draw(width: int, marked: bool) -> Line:

@@ -8,6 +8,7 @@ from typing import ClassVar
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 
+from workbench.domain.cell import stated_throughput
 from workbench.domain.record import CellTable, Record
 from workbench.domain.text import one_line
 from workbench.domain.variables import show_value
@@ -63,8 +64,10 @@ def sweep_chart(record: Record, width: int, look: Look, ascii_only: bool) -> lis
     varied = str(record.plan.get("varied", ""))
     found: dict[str, list[float]] = {}
     for cell in record.cells:
-        if varied and cell.throughput is not None:
-            found.setdefault(one_line(show_value(cell.variables.get(varied)), 10), []).append(cell.throughput)
+        if varied and stated_throughput(cell) is not None:
+            found.setdefault(one_line(show_value(cell.variables.get(varied)), 10), []).append(
+                stated_throughput(cell) or 0.0
+            )
     if len(found) < 2:
         return []
     values = [sum(each) / len(each) for each in found.values()]
