@@ -7,7 +7,7 @@ import logging
 import os
 import signal
 import sys
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -25,7 +25,7 @@ from workbench.session.bench import FoundTarget
 from workbench.session.endpoint import NoServer
 from workbench.session.events import ServerView
 from workbench.session.options import BUILT_IN, SIMULATED
-from workbench.tui import themes
+from workbench.tui import palette, themes
 from workbench.tui.experiment import Compare, Experiment, ScreenBench, compare
 from workbench.tui.filters import GateFilter, PlainFilter
 from workbench.tui.glyphs import ascii_wanted
@@ -414,16 +414,4 @@ class WorkbenchApp(App[int]):
 
     def get_system_commands(self, screen: Screen[object]) -> Iterable[SystemCommand]:
         """Every action that works now, and the themes."""
-        for active in screen.active_bindings.values():
-            binding = active.binding
-            if not active.enabled or binding.system or not binding.tooltip:
-                continue
-            yield SystemCommand(binding.description, binding.tooltip, self._runner(active.node, binding.action))
-        for name in themes.NAMES:
-            yield SystemCommand(f"Theme: {name}", "Change the colours now", lambda name=name: self.set_look(name))
-
-    def _runner(self, node: object, action: str) -> Callable[[], object]:
-        def run() -> object:
-            return self.run_worker(self.run_action(action, default_namespace=node), exit_on_error=False)  # type: ignore[arg-type]
-
-        return run
+        return palette.commands(self, screen)
