@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 
 from tests.end_to_end.misbehaving import END, STREAM, WHOLE, Reply, Seen, chunked, event, serving
+from workbench.cli.main import main
 from workbench.domain.record import Record
 from workbench.records.listing import list_sessions
 from workbench.records.store import load
@@ -223,3 +224,19 @@ async def test_closed_streams_are_no_trouble(tmp_path: Path, closed: tuple[int, 
     assert status == 0, err
     assert ("TTFT ms" in out) == (1 not in closed)
     assert only_record(tmp_path).cells[0].ok == 1
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("--concurrency", ","), "--concurrency ',': give numbers"),
+        (("--vary", "concurrency=1,100000000"), "concurrency 100000000: 65536 is the most"),
+        (("--body", "x=" + "[" * 5000), "--body x: it is nested too deeply"),
+        (("--rate", "1e300"), "--rate 1e300: it must be above 0 and no more than 100000"),
+    ],
+)
+def test_options_that_no_machine_can_follow_are_bad_input(
+    words: tuple[str, ...], said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["run", *words]) == 2
+    assert said in capsys.readouterr().err

@@ -25,6 +25,9 @@ from workbench.session.options import BenchOptions
 
 AB_ROUNDS = 6
 MOST_REQUESTS = 1_000_000
+MOST_STREAMS = 65_536
+MOST_RATE = 100_000.0
+LONGEST = 1e9
 SESSIONS_VARIABLE = "WORKBENCH_SESSIONS"
 
 _PLAIN = ("model", "engine", "quant", "max_tokens", "temperature", "seed", "system")
@@ -151,7 +154,10 @@ def run_options(namespace: argparse.Namespace) -> RunOptions:
     setting = _setting(typed)
     if varied:
         setting = with_value(setting, varied, values[0])
-    rate = _number(typed, "rate", above=0)
+    for streams in values if varied == "concurrency" else (setting.concurrency,):
+        if isinstance(streams, int) and streams > MOST_STREAMS:
+            raise BadInput(f"concurrency {streams}: {MOST_STREAMS} is the most that one machine can open to a server")
+    rate = _number(typed, "rate", above=0, most=MOST_RATE)
     arrival = typed.get("arrival") or ("poisson" if rate is not None else "closed")
     if arrival not in ("poisson", "constant", "closed"):
         raise BadInput(f"--arrival {arrival!r}: it is poisson or constant")
@@ -247,7 +253,10 @@ def _varied(typed: dict[str, Any]) -> tuple[str, tuple[VariableValue, ...]]:
     if vary and "," in ladder:
         raise BadInput("--vary and several --concurrency values are two variables: flip one at a time")
     if "," in ladder:
-        return "concurrency", _values("concurrency", ladder)
+        values = _values("concurrency", ladder)
+        if not values:
+            raise BadInput(f"--concurrency {ladder!r}: give numbers, like 1,2,4")
+        return "concurrency", values
     if not vary:
         return "", ()
     name, equals, text = vary.partition("=")
@@ -283,6 +292,8 @@ def _field(text: str) -> tuple[str, Any]:
     try:
         # Read strictly: NaN and Infinity are not JSON, and a record could not hold them.
         return key, json.loads(value, parse_constant=_no_constant)
+    except RecursionError:
+        raise BadInput(f"--body {key}: it is nested too deeply") from None
     except ValueError:
         raise BadInput(f"""--body {text!r}: {value!r} is not JSON; a word needs quotes: {key}='"{value}"'""") from None
 
@@ -295,7 +306,7 @@ def _option(name: str) -> str:
     return "--" + name.replace("_", "-")
 
 
-def _number(typed: dict[str, Any], name: str, above: float) -> float | None:
+def _number(typed: dict[str, Any], name: str, above: float, most: float = LONGEST) -> float | None:
     text = typed.get(name)
     if text is None:
         return None
@@ -303,8 +314,8 @@ def _number(typed: dict[str, Any], name: str, above: float) -> float | None:
         number = float(text)
     except ValueError:
         raise BadInput(f"{_option(name)} {text!r} is not a number") from None
-    if not above < number < float("inf"):
-        raise BadInput(f"{_option(name)} {text}: it must be above {above:g}")
+    if not above < number <= most:
+        raise BadInput(f"{_option(name)} {text}: it must be above {above:g} and no more than {most:g}")
     return number
 
 
