@@ -80,6 +80,7 @@ class WorkerProcess:
         except BaseException as error:
             # A stop while it starts must not leave it behind.
             worker.kill()
+            await worker.close()
             if isinstance(error, (TimeoutError, msgspec.DecodeError)):
                 raise WorkerTrouble(f"the measuring process did not start as it should{_last_words(log)}") from None
             raise
