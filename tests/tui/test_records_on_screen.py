@@ -9,6 +9,7 @@ import pytest
 from tests.tui.conftest import driven
 from tests.tui.scripted_bench import Clock, ScriptedBench
 from tests.unit.made_records import made_cell, made_record
+from workbench.domain.cell import stated_throughput
 from workbench.domain.plan import Plan, plan_table
 from workbench.domain.record import Record, SessionTable
 from workbench.domain.variables import BadInput, Setting
@@ -158,7 +159,7 @@ async def test_a_replay_tells_what_the_record_holds() -> None:
     summary = model.finished_cell
     assert summary is not None
     assert summary.ttft_p50 == cell.stats["ttft_ms"].p50
-    assert summary.throughput == cell.throughput
+    assert summary.throughput == stated_throughput(cell)
     assert {"waiting", "stream", "ok", "FAILED"} <= set(states)
     assert sorted(value for _, value in model.ttft) == sorted(
         value

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
+
 from tests.tui.conftest import driven
 from tests.tui.scripted_bench import ScriptedBench
 from workbench.session.bench import FoundTarget
 from workbench.session.options import BUILT_IN
+from workbench.tui.latebench import LateBench
 
 BUILT = FoundTarget(name=BUILT_IN, base_url="", engine="llama.cpp")
 DEAD = FoundTarget(name="http://127.0.0.1:8000/v1", base_url="http://127.0.0.1:8000/v1", trouble="not an LLM server")
@@ -60,3 +63,23 @@ async def test_measuring_starts_at_once_when_asked_for() -> None:
     async with driven(ScriptedBench(found=[OLLAMA]), target=None, run_at_once=True) as screen:
         await screen.finished()
         assert len(screen.bench.plans) == 1
+
+
+async def test_a_late_bench_is_made_once_and_only_when_asked() -> None:
+    made: list[ScriptedBench] = []
+
+    def make() -> ScriptedBench:
+        made.append(ScriptedBench())
+        return made[-1]
+
+    late = LateBench(make)
+    await late.close()
+    late.stop()
+    assert made == []
+    assert late.environment == {}
+    servers = await asyncio.gather(late.connect("a"), late.connect("b"))
+    assert len(made) == 1
+    assert servers[0].engine == "ollama"
+    assert late.start_setting() == made[0].setting
+    await late.close()
+    assert made[0].closed

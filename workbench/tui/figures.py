@@ -22,6 +22,8 @@ def rate(value: float | None) -> str:
     """A rate a second with three digits that mean something: 0.42, 6.1, 61.2, 612, 6120."""
     if value is None:
         return ABSENT
+    if value == 0:
+        return "0"
     if value < 1:
         return f"{value:.2f}"
     if value < 99.95:

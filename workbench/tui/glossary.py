@@ -47,7 +47,8 @@ TOPICS: dict[str, tuple[str, tuple[tuple[str, str], ...]]] = {
             ),
             (
                 "all",
-                "Output tokens of all requests / time from the first send to the last output. While running: of the "
+                "Output tokens of all requests a second: of the window in which as many were in flight as asked for, "
+                "where it holds half the tokens, else from the first send to the last output. While running: of the "
                 "last second. This is what the chart draws.",
             ),
             ("note", "More at once can raise `all` while a single request is no faster: the two are judged apart."),

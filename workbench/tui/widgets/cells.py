@@ -138,7 +138,7 @@ class Cells(Pane):
         result: list[Line] = [[(fit(head, width), look.muted)]]
         for key, name in KINDS.items():
             kind = verdict.kinds.get(key) if verdict is not None else None
-            if kind is None:
+            if kind is None or (key == "capacity" and kind.ratio is None):
                 if key != "capacity":
                     result.append([(fit(name, KIND), look.muted), (fit("-", room), look.muted)])
                 continue

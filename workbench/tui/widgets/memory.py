@@ -45,6 +45,9 @@ class MemoryPane(Pane):
         facts = self._facts(shown)
         if gpus and len(shown) + (1 if facts else 0) < height:
             shown = views
+        if not gpus and facts and len(shown) >= height:
+            # Too low for a line of its own: the server's memory goes with the facts.
+            facts = [(f"server {fmt.gib(view.used_mib)}  ", look.text) for view in shown[1:]][:1] + facts
         room = height - (1 if facts and height > 1 else 0)
         names = [self._label(view) if len(shown) > 1 else "" for view in shown]
         column = max(len(name) for name in names[:room])
