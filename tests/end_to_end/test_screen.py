@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import signal
 from pathlib import Path
 
 import pytest
@@ -89,3 +90,107 @@ def test_start_run_flip_run_read_compare_quit(name: str, tmp_path: Path) -> None
     assert [record.session.status for record in (first, second)] == ["complete", "complete"]
     assert [record.cells[-1].variables["concurrency"] for record in (first, second)] == [1, 2]
     assert all(record.cells[-1].ok == 4 and record.cells[-1].stats["ttft_ms"].p50 >= 100 for record in (first, second))
+
+
+def under_way(term: Screen) -> None:
+    """Two requests of a long run have ended; the worker and the server run."""
+    term.wait_until(lambda text: ok_count(text) >= 2, "second request", seconds=60)
+    assert {"workbench.measure.worker", "workbench.simulator"} <= term.programs()
+
+
+@pytest.mark.engine
+def test_the_same_on_the_built_in_engine(tmp_path: Path) -> None:
+    with screen(["demo", "--requests", "4", "--max-tokens", "8", "--warmup", "1"], tmp_path) as term:
+        flip_run_compare_and_quit(term)
+        assert "smollm2" in term.text()
+        term.press("q")
+        assert term.ended() == 0
+        term.assert_given_back()
+        term.assert_no_orphans()
+    for record in records(tmp_path):
+        assert (record.session.status, record.cells[-1].ok) == ("complete", 4)
+        assert record.environment["server"][0]["engine"] == "llama.cpp"
+
+
+def test_ctrl_c_stops_and_saves_a_second_one_leaves(tmp_path: Path) -> None:
+    with screen(LONG, tmp_path) as term:
+        under_way(term)
+        term.press("ctrl+c")
+        term.wait_for("interrupted", "saved", "r Run")
+        saved = only_record(tmp_path)
+        assert term.process.poll() is None, "the first one stops the run, not the program"
+        term.press("ctrl+c")
+        assert term.ended() == 130
+        term.assert_given_back()
+        term.assert_no_orphans()
+    assert (saved.session.status, saved.session.reason) == ("interrupted", "interrupted by the user")
+    assert only_record(tmp_path) == saved
+
+
+def test_two_ctrl_c_at_once_save_and_leave(tmp_path: Path) -> None:
+    with screen(LONG, tmp_path) as term:
+        under_way(term)
+        term.press("ctrl+c", "ctrl+c")
+        assert term.ended() == 130
+        term.assert_given_back()
+        term.assert_no_orphans()
+    assert only_record(tmp_path).session.status == "interrupted"
+
+
+def test_q_asks_n_goes_on_y_saves_and_quits(tmp_path: Path) -> None:
+    with screen(LONG, tmp_path) as term:
+        under_way(term)
+        term.press("q")
+        term.wait_for("A run is under way", "Stop, save and quit")
+        before = ok_count(term.text())
+        term.press("n")
+        term.wait_until(lambda text: "A run is under way" not in text and ok_count(text) > before, "run going on")
+        term.press("q")
+        term.wait_for("A run is under way")
+        term.press("y")
+        assert term.ended() == 0
+        term.assert_given_back()
+        term.assert_no_orphans()
+    assert only_record(tmp_path).session.status == "interrupted"
+
+
+def test_sigterm_saves_ends_and_gives_the_terminal_back(tmp_path: Path) -> None:
+    with screen(LONG, tmp_path) as term:
+        under_way(term)
+        term.process.send_signal(signal.SIGTERM)
+        assert term.ended() == 130
+        term.assert_given_back()
+        term.assert_no_orphans()
+    session = only_record(tmp_path).session
+    assert (session.status, session.reason) == ("interrupted", "ended by SIGTERM")
+
+
+def test_a_terminal_that_goes_away_saves_and_ends(tmp_path: Path) -> None:
+    with screen(LONG, tmp_path) as term:
+        under_way(term)
+        term.hang_up()
+        assert term.ended() == 130
+        term.assert_no_orphans()
+    session = only_record(tmp_path).session
+    assert (session.status, session.reason) == ("interrupted", "ended by SIGHUP")
+
+
+def test_a_killed_screen_leaves_no_process_and_the_finished_cells(tmp_path: Path) -> None:
+    with screen([*SHORT, "--warmup", "1", "--concurrency", "4,2,1"], tmp_path) as term:
+        term.wait_for("cell 2 of 3", seconds=60)
+        assert len(term.family()) > 1
+        term.process.kill()
+        term.process.wait()
+        term.assert_no_orphans()
+    record = only_record(tmp_path)
+    assert record.session.status != "complete"
+    assert [cell.ok for cell in record.cells][:1] == [4]
+
+
+def test_q_before_the_server_is_there_leaves_nothing_behind(tmp_path: Path) -> None:
+    with screen(LONG, tmp_path) as term:
+        term.wait_for("variables")
+        term.press("q")
+        assert term.ended() == 0
+        term.assert_given_back()
+        term.assert_no_orphans()

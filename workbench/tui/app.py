@@ -372,7 +372,8 @@ class WorkbenchApp(App[int]):
         if self.model.running and not self.model.stopping:
             self.stop_run("interrupted by the user")
         else:
-            await self.leave(INTERRUPTED if self.model.status == "interrupted" else 0)
+            interrupted = self.model.stopping or self.model.status == "interrupted"
+            await self.leave(INTERRUPTED if interrupted else 0)
 
     async def action_leave_now(self) -> None:
         await self.ask_to_leave()
