@@ -11,6 +11,8 @@ import pytest
 from tests.end_to_end.screen_pty import Screen, screen
 from workbench.domain.record import Record
 from workbench.records.store import load
+from workbench.simulator.options import SimOptions
+from workbench.simulator.process import SimulatorProcess
 
 SIMULATED = ["demo", "--simulated", "--max-tokens", "16"]
 SHORT = [*SIMULATED, "--requests", "4"]
@@ -45,6 +47,12 @@ def ok_count(text: str) -> int:
     """Requests that have succeeded, from the first line."""
     found = re.search(r"(\d+) ok", text.splitlines()[0])
     return int(found[1]) if found else 0
+
+
+def whole(text: str, width: int) -> bool:
+    """Whether every frame stands unbroken: what begins at the left edge ends at the right one."""
+    framed = [line for line in text.splitlines() if line[:1] in ("╭", "│", "╰")]
+    return bool(framed) and all(len(line) == width and line[-1] in "╮│╯" for line in framed)
 
 
 def flip_run_compare_and_quit(term: Screen) -> None:
@@ -194,3 +202,42 @@ def test_q_before_the_server_is_there_leaves_nothing_behind(tmp_path: Path) -> N
         assert term.ended() == 0
         term.assert_given_back()
         term.assert_no_orphans()
+
+
+def test_smaller_and_larger_windows_mid_run(tmp_path: Path) -> None:
+    options = SimOptions(ttft_ms=40, itl_ms=4, fail_rate=0.2, seed=3)
+    words = ["--concurrency", "4", "--requests", "5000", "--max-tokens", "40", "--warmup", "1", "--run"]
+    with (
+        SimulatorProcess(options) as simulator,
+        screen(["tui", "--base-url", simulator.base_url, *words], tmp_path) as term,
+    ):
+        term.wait_until(lambda text: ok_count(text) >= 4 and "FAILED" in text, "failed request", seconds=60)
+
+        term.resize(60, 20)
+        text = term.wait_until(lambda text: whole(text, 60) and "x Stop" in text, "whole small screen")
+        assert re.search(r"TTFT ms +\d+ p50", text)
+        assert re.search(r"tokens/s +[\d.]+ each +[\d.]+ all", text)
+        assert re.search(r"\d+ FAILED", text.splitlines()[0])
+        ok = ok_count(text)
+
+        term.resize(40, 10)
+        text = term.wait_for("needs 60x20", "40x10", "x stops the run")
+        assert re.search(r"TTFT \d+ ms, [\d.]+ tokens/s in all", term.words())
+        assert re.search(r"\d+ FAILED", text)
+
+        term.resize(120, 40)
+        term.wait_until(lambda text: whole(text, 120) and "e Environment" in text, "whole large screen")
+        term.resize(80, 24)
+        text = term.wait_until(lambda text: whole(text, 80) and ok_count(text) > ok, "whole screen again")
+        assert re.search(r"\d+ p50 ", text)
+        assert "variables" in text
+
+        term.press("x")
+        term.wait_for("interrupted", "saved")
+        term.press("q")
+        assert term.ended() == 0
+        term.assert_given_back()
+        term.assert_no_orphans()
+    cell = only_record(tmp_path).cells[-1]
+    assert cell.failed
+    assert cell.ok > ok
