@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import asyncio
+import json
 import re
 import signal
+import unicodedata
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
 
+from tests.end_to_end.misbehaving import END, STREAM, Seen, chunked, serving
 from tests.end_to_end.screen_pty import Screen, screen
 from workbench.domain.record import Record
 from workbench.records.store import load
@@ -241,3 +247,68 @@ def test_smaller_and_larger_windows_mid_run(tmp_path: Path) -> None:
     cell = only_record(tmp_path).cells[-1]
     assert cell.failed
     assert cell.ok > ok
+
+
+MARKUP = "[/ [@click=app.quit]x[/] [red]"
+STEERING = "\x1b]52;c;aGFja2Vk\x07\x1b[2J\x1b[41;97;5m\u009b31m\u202e"
+WIDE = "河水流过 🚢"
+PAYLOADS = (b"\x1b]52", b"aGFja2Vk\x07", b"\x1b[2J", b"\x1b[41;97;5m", "\u009b".encode(), "\u202e".encode())
+HOSTILE = f"{MARKUP} {STEERING} {WIDE} "
+LINE = "x" * 10_000
+LAST = " the end"
+
+
+@asynccontextmanager
+async def hostile_server() -> AsyncIterator[str]:
+    """Its model's id, its replies and the body of its one error would steer a terminal that took them at their word."""
+
+    async def reply(seen: Seen, writer: asyncio.StreamWriter) -> None:
+        if seen.heads[-1].startswith(b"GET /v1/models "):
+            writer.write(plain_reply(b"200 OK", {"object": "list", "data": [{"id": HOSTILE, "object": "model"}]}))
+        elif b"/chat/completions" not in seen.heads[-1]:
+            writer.write(plain_reply(b"404 Not Found", {}))
+        elif sum(b"/chat/completions" in head for head in seen.heads) == 2:
+            writer.write(plain_reply(b"400 Bad Request", {"error": {"message": HOSTILE}}))
+        else:
+            texts = [(HOSTILE, None), (LINE, None), (LAST, "stop")]
+            events = [{"choices": [{"delta": {"content": text}, "finish_reason": end}]} for text, end in texts]
+            writer.write(STREAM + b"".join(chunked(b"data: %s\n\n" % json.dumps(each).encode()) for each in events) + END)
+
+    async with serving(reply) as seen:
+        yield seen.base_url
+
+
+def plain_reply(status: bytes, body: object) -> bytes:
+    data = json.dumps(body).encode()
+    head = b"HTTP/1.1 %s\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n" % (status, len(data))
+    return head + data
+
+
+def read_hostile_text(base_url: str, folder: Path) -> None:
+    words = ["tui", "--base-url", base_url, "--requests", "4", "--warmup", "1", "--max-tokens", "16", "--run"]
+    with screen(words, folder, (120, 40)) as term:
+        term.wait_for("3 ok", "1 FAILED", "complete", seconds=60)
+        term.wait_until(lambda text: text.count(MARKUP) >= 4, "text of model, replies and error as it was sent")
+        term.press("j", "q")  # to the requests
+        term.press("enter")
+        shown = "␛]52;c;aGFja2Vk␇␛[2J␛[41;97;5m�31m� 河水流过"
+        term.wait_for("state", f"{len(HOSTILE + LINE + LAST)} characters", MARKUP, shown)
+        term.press("end")
+        term.wait_for(LAST)
+        term.press("escape", "down", "down", "down", "enter")
+        term.wait_for("FAILED", "error body", "␛]52;c;aGFja2Vk␇", "status 400")
+        term.press("escape")
+        term.wait_for("3 ok", "Quit")
+        term.press("q")
+        assert term.ended() == 0
+        term.assert_given_back()
+        term.assert_no_orphans()
+    for payload in PAYLOADS:
+        assert payload not in term.raw, payload
+    assert not {char for char in term.raw.decode() if unicodedata.category(char) == "Cc"} - set("\x1b\r\n\x07\t")
+
+
+async def test_hostile_text_is_shown_and_steers_nothing(tmp_path: Path) -> None:
+    async with hostile_server() as base_url:
+        await asyncio.to_thread(read_hostile_text, base_url, tmp_path)
+    assert only_record(tmp_path).cells[-1].ok == 3

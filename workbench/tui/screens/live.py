@@ -284,5 +284,6 @@ class LiveScreen(Screen[None]):
         self._set_jumping(False)
         for pane in self.query(Pane):
             if pane.letter == key and pane.can_focus and pane.is_on_screen:
-                pane.focus()
+                # At once: over a slow line the next key may already be waiting.
+                self.set_focus(pane)
                 return
