@@ -6,6 +6,8 @@ import asyncio
 import json
 import re
 import signal
+import statistics
+import time
 import unicodedata
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -272,7 +274,9 @@ async def hostile_server() -> AsyncIterator[str]:
         else:
             texts = [(HOSTILE, None), (LINE, None), (LAST, "stop")]
             events = [{"choices": [{"delta": {"content": text}, "finish_reason": end}]} for text, end in texts]
-            writer.write(STREAM + b"".join(chunked(b"data: %s\n\n" % json.dumps(each).encode()) for each in events) + END)
+            writer.write(
+                STREAM + b"".join(chunked(b"data: %s\n\n" % json.dumps(each).encode()) for each in events) + END
+            )
 
     async with serving(reply) as seen:
         yield seen.base_url
@@ -312,3 +316,44 @@ async def test_hostile_text_is_shown_and_steers_nothing(tmp_path: Path) -> None:
     async with hostile_server() as base_url:
         await asyncio.to_thread(read_hostile_text, base_url, tmp_path)
     assert only_record(tmp_path).cells[-1].ok == 3
+
+
+@pytest.mark.timing
+def test_what_the_screen_costs_with_32_streams(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Every pane in sight, 32 streams at 50 tokens/s. The bounds leave room for a busy machine; the aims are in brackets."""
+    words = ["--concurrency", "32", "--requests", "2000", "--max-tokens", "120", "--warmup", "1"]
+    with screen(["demo", "--simulated", *words], tmp_path, (120, 40), COLORTERM="truecolor") as term:
+        frames = [term.wait_for_bytes(b"variables") - term.started]
+        term.wait_until(lambda text: ok_count(text) >= 32, "first ends of 32 streams", seconds=60)
+        assert term.words().count("stream") >= 10
+
+        begun, used = time.monotonic(), term.cpu_seconds()
+        written = term.read_for(8.0)
+        seconds, used = time.monotonic() - begun, term.cpu_seconds() - used
+
+        delays = []
+        for _ in range(6):
+            for key in ("up", "down"):
+                since = len(term.raw)
+                begun = time.monotonic()
+                term.press(key)
+                # The mark of the selected variable: nothing but a key moves it.
+                delays.append(1000 * (term.wait_for_bytes("◂".encode(), since) - begun))
+        term.press("x")
+        term.wait_for("interrupted", "saved")
+        term.press("q")
+        assert term.ended() == 0
+    for _ in range(2):
+        with screen(["tui", "--target", "simulated", "--no-save"], tmp_path) as term:
+            frames.append(term.wait_for_bytes(b"variables") - term.started)
+    share, kib, delay = 100 * used / seconds, written / seconds / 1024, statistics.median(delays)
+    with capsys.disabled():
+        print(
+            f"\n32 streams, 120x40: {share:.0f} % of a core (25), {kib:.1f} KiB/s to the terminal (20), a key's effect "
+            f"after {delay:.0f} ms, at most {max(delays):.0f} (100), first frame after {min(frames):.2f} to "
+            f"{max(frames):.2f} s (1.0)"
+        )
+    assert kib < 20
+    assert share < 40
+    assert delay < 400
+    assert min(frames) < 2.5

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 LEAST_WIDTH, LEAST_HEIGHT = 60, 20
 FULL_WIDTH, FULL_HEIGHT = 78, 23
-LARGE, LARGE_S = 3000, 0.45
+LARGE, LARGE_S = 1500, 0.45
 """Cells from which on the request list is repainted less often while a run is under way, and how often then."""
 
 
